@@ -1,0 +1,1 @@
+"""What does the paper say? Its values, losses, proposals and exact solutions, as pure functions of tensors."""

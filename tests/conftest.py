@@ -1,0 +1,10 @@
+"""Every test runs with the axes of all public signatures checked, and on one thread."""
+
+from jaxtyping import install_import_hook
+
+# Before the first import of seqcredit: shapes and dtypes are enforced here and cost nothing at run time.
+install_import_hook("seqcredit", "beartype.beartype")
+
+import torch  # noqa: E402
+
+torch.set_num_threads(1)
