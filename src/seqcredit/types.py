@@ -12,11 +12,13 @@ an entropy.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from seqcredit.errors import UserError as UserError
 
 EOS = 0
 UNK = 1
@@ -24,10 +26,7 @@ FIRST_WORD = 2
 ABSENT = -1  # fills a reference that a sentence does not have, where another sentence of the batch has more references
 
 
-class UserError(Exception):
-    """Something the user can mend, said in one sentence: what, where, what to do."""
-
-
+@runtime_checkable
 class Reward(Protocol):
     """How good is every prefix?"""
 

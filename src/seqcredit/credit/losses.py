@@ -1,0 +1,154 @@
+"""The objectives, as in the paper: plain functions from tensors to one number a token, 0 on padding.
+
+They are the specification. No module, no option object, no randomness and no reduction: a caller sums over time and
+averages over sentences. Axes: B sequences (any number of axes, M proposals included), T time, V actions.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from seqcredit.credit.values import chosen, entropy, expected_value, one_step_targets, soft_policy, soft_value
+from seqcredit.types import token_mask
+
+EntropyForm = Literal["exact", "normalised"]
+SmoothingForm = Literal["sum", "mean"]
+
+
+def mle(logp: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"]) -> Float[Tensor, "*B T"]:
+    """- log pi of the tokens."""
+    return -chosen(logp, tokens).masked_fill(~token_mask(tokens), 0)
+
+
+def importance_weights(scores: Float[Tensor, "*B M"], tau: float) -> Float[Tensor, "*B M"]:
+    """exp(R / tau) over its sum among the M samples: P_R on them, the proposal's own density left out.
+
+    Appendix B.1. `scores` are the pay-off of the weights, which need not be the pay-off of the token rewards.
+    """
+    return soft_policy(scores, tau)
+
+
+def raml(
+    logp: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"], weights: Float[Tensor, "*B"]
+) -> Float[Tensor, "*B T"]:
+    """Weighted - log pi of the samples.
+
+    Eq. (raml_objective), in the form of appendix B.1.
+    """
+    return weights.unsqueeze(-1) * mle(logp, tokens)
+
+
+def soft_q(
+    q: Float[Tensor, "*B T V"],
+    tokens: Int[Tensor, "*B T"],
+    rewards: Float[Tensor, "*B T"],
+    tau: float,
+    target_q: Float[Tensor, "*B T V"] | None = None,
+    forced: Bool[Tensor, "*B T"] | None = None,
+) -> Float[Tensor, "*B T"]:
+    """Squared soft Bellman residual, with the gradient through both of its sides.
+
+    Eq. (soft_q_learning). With `target_q` (of a target network, or `q.detach()`) the look-ahead side is a constant.
+    """
+    look_ahead = q if target_q is None else target_q.detach()
+    targets = one_step_targets(rewards, soft_value(look_ahead, tau, forced), tokens)
+    return (chosen(q, tokens) - targets).masked_fill(~token_mask(tokens), 0).square()
+
+
+def vaml(
+    logp: Float[Tensor, "*B T V"],
+    q: Float[Tensor, "*B T V"],
+    tokens: Int[Tensor, "*B T"],
+    weights: Float[Tensor, "*B"],
+    tau: float,
+    kappa: float | Bool[Tensor, "*B T"],
+    forced: Bool[Tensor, "*B T"] | None = None,
+) -> Float[Tensor, "*B T"]:
+    """Weighted mixture of the cross entropy to P_Q (kappa) and - log pi of the sample (1 - kappa).
+
+    Appendix B.2, J_kappa: a number takes the expectation over its coin, a boolean tensor gives the coins drawn.
+    """
+    target = soft_policy(q.detach(), tau, forced)
+    to_target = -(target * logp.masked_fill(target == 0, 0)).sum(-1)
+    to_sample = -chosen(logp, tokens)
+    if isinstance(kappa, Tensor):
+        mixture = torch.where(kappa, to_target, to_sample)
+    elif kappa == 0:  # exactly RAML, also where a log-probability is infinite
+        mixture = to_sample
+    else:
+        mixture = kappa * to_target + (1 - kappa) * to_sample
+    return weights.unsqueeze(-1) * mixture.masked_fill(~token_mask(tokens), 0)
+
+
+def td_targets(
+    target_q: Float[Tensor, "*B T V"],
+    logp: Float[Tensor, "*B T V"],
+    tokens: Int[Tensor, "*B T"],
+    rewards: Float[Tensor, "*B T"],
+    tau: float,
+    future_entropy: bool = True,
+    forced: Bool[Tensor, "*B T"] | None = None,
+) -> Float[Tensor, "*B T"]:
+    """r + sum_w pi Q-bar + tau H(pi) of the next state: constants.
+
+    Eq. (erac_critic_td); `tau = 0`, or no future entropy, is Actor-Critic's.
+    """
+    values = expected_value(target_q, logp, tau if future_entropy else 0.0, forced)
+    return one_step_targets(rewards, values, tokens).detach()
+
+
+def critic_td(
+    q: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"], targets: Float[Tensor, "*B T"]
+) -> Float[Tensor, "*B T"]:
+    """Squared TD error of the tokens taken.
+
+    Eq. (erac_critic).
+    """
+    return (chosen(q, tokens) - targets).masked_fill(~token_mask(tokens), 0).square()
+
+
+def smoothing(
+    q: Float[Tensor, "*B T V"],
+    tokens: Int[Tensor, "*B T"],
+    form: SmoothingForm = "sum",
+    forced: Bool[Tensor, "*B T"] | None = None,
+) -> Float[Tensor, "*B T"]:
+    """sum_w (Q - mean Q)^2 of the states where tokens are chosen; "mean" is the released code's variance.
+
+    Algorithm 3; nothing at the length bound, where nothing is chosen.
+    """
+    square = (q - q.mean(-1, keepdim=True)).square()
+    spread = square.sum(-1) if form == "sum" else square.mean(-1)
+    return spread.masked_fill(_not_chosen(tokens, forced), 0)
+
+
+def actor(
+    logp: Float[Tensor, "*B T V"],
+    q: Float[Tensor, "*B T V"],
+    tokens: Int[Tensor, "*B T"],
+    tau: float,
+    entropy_form: EntropyForm = "exact",
+    forced: Bool[Tensor, "*B T"] | None = None,
+) -> Float[Tensor, "*B T"]:
+    """- (sum_w pi Q + tau H(pi)) with Q constant: the policy gradient over the whole action set.
+
+    Eq. (erac_actor); `tau = 0` is Actor-Critic's. "normalised" is the released code's entropy term, tau log pi over its
+    L2 norm.
+    """
+    q = q.detach()
+    if tau == 0:
+        gain = (logp.exp() * q).sum(-1)
+    elif entropy_form == "exact":
+        gain = (logp.exp() * q).sum(-1) + tau * entropy(logp)
+    else:
+        direction = torch.nn.functional.normalize(logp.detach(), dim=-1)
+        gain = (logp.exp() * (q - tau * direction)).sum(-1)
+    return -gain.masked_fill(_not_chosen(tokens, forced), 0)
+
+
+def _not_chosen(tokens: Int[Tensor, "*B T"], forced: Bool[Tensor, "*B T"] | None) -> Bool[Tensor, "*B T"]:
+    """Padding, and the states at the bound where eos was forced."""
+    padding = ~token_mask(tokens)
+    return padding if forced is None else padding | forced

@@ -1,0 +1,66 @@
+"""Sequences near the reference, for RAML, VAML and soft Q-learning: drawn for a whole batch at once."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int
+from torch import Generator, Tensor
+
+from seqcredit.types import FIRST_WORD, lengths
+
+
+class Proposals(NamedTuple):
+    """M sequences for each reference; sample 0 is the reference itself."""
+
+    tokens: Int[Tensor, "B M L"]
+    fork: Int[Tensor, "B M"]  # positions before it are the reference's own; the number of its words for sample 0
+
+
+def replace_ngrams(
+    references: Int[Tensor, "B L"], samples: int, actions: int, generator: Generator, longest: int = 4
+) -> Proposals:
+    """The reference and samples - 1 copies in which one n-gram, n <= longest, is replaced by random words.
+
+    Appendix B.1, P_ngram: n is uniform among those that fit, then the place, then the words. Lengths stay.
+    """
+    (B, L), M = references.shape, samples
+    words = lengths(references).unsqueeze(-1)  # (B, 1)
+    n = 1 + _below(words.clamp(min=1, max=longest).expand(B, M), generator)
+    start = _below((words - n + 1).clamp(min=1), generator)
+    position = torch.arange(L, device=references.device)
+    inside = (position >= start.unsqueeze(-1)) & (position < (start + n).unsqueeze(-1))  # (B, M, L)
+    return _fill(references, inside, start, actions, generator)
+
+
+def corrupt_tokens(
+    references: Int[Tensor, "B L"], samples: int, actions: int, generator: Generator, rate: float = 0.2
+) -> Proposals:
+    """The reference and samples - 1 copies in which each word is replaced by a random one with probability `rate`.
+
+    The released code's trajectories for soft Q-learning.
+    """
+    (B, L), M = references.shape, samples
+    inside = torch.rand((B, M, L), generator=generator, device=generator.device).to(references.device) < rate
+    first = inside.long().argmax(-1).masked_fill(~inside.any(-1), L)
+    return _fill(references, inside, first, actions, generator)
+
+
+def _fill(
+    references: Int[Tensor, "B L"], inside: Tensor, fork: Int[Tensor, "B M"], actions: int, generator: Generator
+) -> Proposals:
+    """Random words where `inside` is true, but for eos, padding and sample 0."""
+    words = lengths(references).unsqueeze(-1)  # (B, 1)
+    is_word = torch.arange(references.shape[-1], device=references.device) < words  # (B, L)
+    inside = inside & is_word.unsqueeze(1)
+    inside[:, 0] = False
+    random = torch.randint(FIRST_WORD, actions, inside.shape, generator=generator, device=generator.device)
+    tokens = torch.where(inside, random.to(references.device), references.unsqueeze(1))
+    fork = torch.minimum(fork, words)
+    fork[:, 0] = words[:, 0]
+    return Proposals(tokens, fork)
+
+
+def _below(limit: Int[Tensor, "B M"], generator: Generator) -> Int[Tensor, "B M"]:
+    """A uniform integer in [0, limit) for each entry."""
+    uniform = torch.rand(limit.shape, generator=generator, device=generator.device)
+    return torch.minimum((uniform.to(limit.device) * limit).long(), limit - 1)

@@ -1,0 +1,304 @@
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import brute
+from seqcredit.credit.losses import (
+    actor,
+    critic_td,
+    importance_weights,
+    mle,
+    raml,
+    smoothing,
+    soft_q,
+    td_targets,
+    vaml,
+)
+from seqcredit.types import token_mask
+
+V, TAU, KAPPA = 5, 0.3, 0.2
+TOKENS = torch.tensor([[3, 2, 4, 0], [1, 0, 0, 0], [0, 0, 0, 0], [4, 4, 0, 0]])
+B, T = TOKENS.shape
+MASK = token_mask(TOKENS)
+FORCED = torch.tensor([[False, False, False, True], [False] * 4, [False] * 4, [False, False, True, True]])
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+LOGITS, Q, TARGET_Q = random(B, T, V), random(B, T, V, seed=1), random(B, T, V, seed=2)
+LOGP, REWARDS, WEIGHTS = LOGITS.log_softmax(-1), random(B, T, seed=3) * MASK, random(B, seed=4).softmax(0)
+COINS = torch.tensor([[True, False, True, False], [False, True, True, True], [True] * 4, [False] * 4])
+
+
+def each(number: Callable[[int, int], float], skip_forced: bool = False) -> Tensor:
+    """One number a token by a plain function of its place; 0 on padding."""
+    out = torch.zeros(B, T, dtype=torch.float64)
+    for b in range(B):
+        for t in range(T):
+            if MASK[b, t] and not (skip_forced and FORCED[b, t]):
+                out[b, t] = number(b, t)
+    return out
+
+
+def at(table: Tensor, b: int, t: int) -> list[float]:
+    return table[b, t].tolist()
+
+
+def soft_target(b: int, t: int, q: Tensor = Q) -> float:
+    """r + V(next), with V = Q(eos) at the bound."""
+    if TOKENS[b, t] == 0:
+        return float(REWARDS[b, t])
+    nxt = at(q, b, t + 1)
+    return float(REWARDS[b, t]) + (nxt[0] if FORCED[b, t + 1] else brute.soft_max(nxt, TAU))
+
+
+def td_target(b: int, t: int, tau: float) -> float:
+    if TOKENS[b, t] == 0:
+        return float(REWARDS[b, t])
+    nxt, logp = at(TARGET_Q, b, t + 1), at(LOGP, b, t + 1)
+    value = nxt[0] if FORCED[b, t + 1] else sum(math.exp(p) * (q - tau * p) for p, q in zip(logp, nxt, strict=True))
+    return float(REWARDS[b, t]) + value
+
+
+def nll(b: int, t: int) -> float:
+    return -float(LOGP[b, t, TOKENS[b, t]])
+
+
+def to_target(b: int, t: int) -> float:
+    target = [1.0, 0, 0, 0, 0] if FORCED[b, t] else brute.boltzmann(at(Q, b, t), TAU)
+    return -sum(p * lp for p, lp in zip(target, at(LOGP, b, t), strict=True))
+
+
+def spread(b: int, t: int) -> float:
+    q = at(Q, b, t)
+    return sum((x - sum(q) / V) ** 2 for x in q)
+
+
+def gain(b: int, t: int) -> float:
+    return sum(math.exp(p) * (q - TAU * p) for p, q in zip(at(LOGP, b, t), at(Q, b, t), strict=True))
+
+
+def normalised_gain(b: int, t: int) -> float:
+    logp = at(LOGP, b, t)
+    norm = math.sqrt(sum(p * p for p in logp))
+    return sum(math.exp(p) * (q - TAU * p / norm) for p, q in zip(logp, at(Q, b, t), strict=True))
+
+
+def expect(loss: Tensor, by_hand: Tensor) -> None:
+    torch.testing.assert_close(loss, by_hand, atol=1e-12, rtol=0)
+
+
+def test_mle() -> None:
+    expect(mle(LOGP, TOKENS), each(nll))
+
+
+def test_raml_weighs_sequences() -> None:
+    expect(raml(LOGP, TOKENS, WEIGHTS), each(lambda b, t: float(WEIGHTS[b]) * nll(b, t)))
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.4])
+def test_importance_weights(tau: float) -> None:
+    scores = random(3, 4)
+    for row, weights in zip(scores.tolist(), importance_weights(scores, tau).tolist(), strict=True):
+        assert weights == pytest.approx(brute.boltzmann(row, tau))
+
+
+def test_soft_q() -> None:
+    by_hand = each(lambda b, t: (float(Q[b, t, TOKENS[b, t]]) - soft_target(b, t)) ** 2)
+    expect(soft_q(Q, TOKENS, REWARDS, TAU, forced=FORCED), by_hand)
+
+
+def test_soft_q_with_a_target_network() -> None:
+    by_hand = each(lambda b, t: (float(Q[b, t, TOKENS[b, t]]) - soft_target(b, t, TARGET_Q)) ** 2)
+    expect(soft_q(Q, TOKENS, REWARDS, TAU, TARGET_Q, FORCED), by_hand)
+
+
+def test_vaml_in_expectation() -> None:
+    by_hand = each(lambda b, t: float(WEIGHTS[b]) * (KAPPA * to_target(b, t) + (1 - KAPPA) * nll(b, t)))
+    expect(vaml(LOGP, Q, TOKENS, WEIGHTS, TAU, KAPPA, FORCED), by_hand)
+
+
+def test_vaml_with_coins_drawn() -> None:
+    by_hand = each(lambda b, t: float(WEIGHTS[b]) * (to_target(b, t) if COINS[b, t] else nll(b, t)))
+    expect(vaml(LOGP, Q, TOKENS, WEIGHTS, TAU, COINS, FORCED), by_hand)
+
+
+def test_kappa_zero_is_raml_exactly() -> None:
+    assert torch.equal(vaml(LOGP, Q, TOKENS, WEIGHTS, TAU, 0.0), raml(LOGP, TOKENS, WEIGHTS))
+
+
+@pytest.mark.parametrize(("tau", "future", "used"), [(TAU, True, TAU), (TAU, False, 0.0), (0.0, True, 0.0)])
+def test_td_targets(tau: float, future: bool, used: float) -> None:
+    targets = td_targets(TARGET_Q, LOGP, TOKENS, REWARDS, tau, future, FORCED)
+    expect(targets, each(lambda b, t: td_target(b, t, used)))
+
+
+def test_critic_td() -> None:
+    targets = random(B, T, seed=5)
+    by_hand = each(lambda b, t: float(Q[b, t, TOKENS[b, t]] - targets[b, t]) ** 2)
+    expect(critic_td(Q, TOKENS, targets), by_hand)
+
+
+def test_smoothing() -> None:
+    expect(smoothing(Q, TOKENS, "sum", FORCED), each(spread, skip_forced=True))
+    expect(smoothing(Q, TOKENS, "mean", FORCED), each(lambda b, t: spread(b, t) / V, skip_forced=True))
+    expect(smoothing(Q, TOKENS), each(spread))
+
+
+def test_actor() -> None:
+    expect(actor(LOGP, Q, TOKENS, TAU, forced=FORCED), each(lambda b, t: -gain(b, t), skip_forced=True))
+    by_hand = each(lambda b, t: -normalised_gain(b, t), skip_forced=True)
+    expect(actor(LOGP, Q, TOKENS, TAU, "normalised", FORCED), by_hand)
+
+
+@pytest.mark.parametrize("form", ["exact", "normalised"])
+def test_tau_zero_is_actor_critic_exactly(form: str) -> None:
+    expected = each(lambda b, t: -sum(math.exp(p) * q for p, q in zip(at(LOGP, b, t), at(Q, b, t), strict=True)))
+    expect(actor(LOGP, Q, TOKENS, 0.0, form), expected)
+
+
+# Gradients, against closed forms in the logits or in Q.
+
+PI = LOGITS.softmax(-1)
+ONE_HOT = torch.nn.functional.one_hot(TOKENS, V).double()
+
+
+def logit_gradient(loss: Callable[[Tensor], Tensor]) -> Tensor:
+    logits = LOGITS.clone().requires_grad_()
+    return torch.autograd.grad(loss(logits.log_softmax(-1)).sum(), logits)[0]
+
+
+def q_gradient(loss: Callable[[Tensor], Tensor]) -> Tensor:
+    q = Q.clone().requires_grad_()
+    return torch.autograd.grad(loss(q).sum(), q)[0]
+
+
+def masked(table: Tensor, mask: Tensor = MASK) -> Tensor:
+    return table * mask.unsqueeze(-1)
+
+
+def test_gradient_of_mle() -> None:
+    expect(logit_gradient(lambda logp: mle(logp, TOKENS)), masked(PI - ONE_HOT))
+
+
+def test_gradient_of_raml_and_vaml() -> None:
+    weights = WEIGHTS.reshape(-1, 1, 1)
+    expect(logit_gradient(lambda logp: raml(logp, TOKENS, WEIGHTS)), weights * masked(PI - ONE_HOT))
+    mixture = KAPPA * (Q / TAU).softmax(-1) + (1 - KAPPA) * ONE_HOT
+    by_hand = weights * masked(PI - mixture)
+    expect(logit_gradient(lambda logp: vaml(logp, Q, TOKENS, WEIGHTS, TAU, KAPPA)), by_hand)
+
+
+def advantage(tau: float) -> Tensor:
+    energy = Q - tau * LOGP
+    return energy - (PI * energy).sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("tau", [0.0, TAU])
+def test_gradient_of_the_actor_is_the_policy_gradient(tau: float) -> None:
+    by_hand = masked(-PI * advantage(tau), MASK & ~FORCED)
+    expect(logit_gradient(lambda logp: actor(logp, Q, TOKENS, tau, forced=FORCED)), by_hand)
+
+
+def test_gradient_of_the_normalised_actor_takes_its_direction_as_constant() -> None:
+    energy = Q - TAU * LOGP / LOGP.norm(dim=-1, keepdim=True)
+    by_hand = masked(-PI * (energy - (PI * energy).sum(-1, keepdim=True)))
+    expect(logit_gradient(lambda logp: actor(logp, Q, TOKENS, TAU, "normalised")), by_hand)
+
+
+def test_gradient_of_soft_q_flows_through_both_sides() -> None:
+    residual = torch.where(MASK, each(lambda b, t: float(Q[b, t, TOKENS[b, t]]) - soft_target(b, t)), 0.0)
+    by_hand = 2 * residual.unsqueeze(-1) * ONE_HOT
+    policy = (Q / TAU).softmax(-1)
+    policy[FORCED] = torch.tensor([1.0, 0, 0, 0, 0], dtype=torch.float64)
+    for b in range(B):
+        for t in range(T - 1):
+            if MASK[b, t] and TOKENS[b, t] != 0:
+                by_hand[b, t + 1] -= 2 * residual[b, t] * policy[b, t + 1]
+    expect(q_gradient(lambda q: soft_q(q, TOKENS, REWARDS, TAU, forced=FORCED)), by_hand)
+
+
+def test_gradient_of_soft_q_with_a_constant_target_touches_only_the_chosen_word() -> None:
+    residual = each(lambda b, t: float(Q[b, t, TOKENS[b, t]]) - soft_target(b, t))
+    gradient = q_gradient(lambda q: soft_q(q, TOKENS, REWARDS, TAU, q, FORCED))
+    expect(gradient, 2 * residual.unsqueeze(-1) * ONE_HOT)
+
+
+def test_gradient_of_the_critic_and_smoothing() -> None:
+    targets = random(B, T, seed=5)
+    by_hand = masked(2 * (Q - targets.unsqueeze(-1)) * ONE_HOT)
+    expect(q_gradient(lambda q: critic_td(q, TOKENS, targets)), by_hand)
+    centred = Q - Q.mean(-1, keepdim=True)
+    expect(q_gradient(lambda q: smoothing(q, TOKENS, "sum", FORCED)), masked(2 * centred, MASK & ~FORCED))
+    expect(q_gradient(lambda q: smoothing(q, TOKENS, "mean", FORCED)), masked(2 / V * centred, MASK & ~FORCED))
+
+
+def test_constants_get_no_gradient() -> None:
+    q, logp = Q.clone().requires_grad_(), LOGP.clone().requires_grad_()
+    assert not td_targets(q, logp, TOKENS, REWARDS, TAU).requires_grad
+    assert not actor(LOGP, q, TOKENS, TAU).requires_grad
+    assert not vaml(LOGP, q, TOKENS, WEIGHTS, TAU, KAPPA).requires_grad
+    assert not soft_q(Q, TOKENS, REWARDS, TAU, q).requires_grad
+
+
+# Invariances, to the last bit.
+
+LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    "mle": lambda k, p, q, q2, r, w, f: mle(p, k),
+    "raml": lambda k, p, q, q2, r, w, f: raml(p, k, w),
+    "soft_q": lambda k, p, q, q2, r, w, f: soft_q(q, k, r, TAU, forced=f),
+    "soft_q, target": lambda k, p, q, q2, r, w, f: soft_q(q, k, r, TAU, q2, f),
+    "vaml": lambda k, p, q, q2, r, w, f: vaml(p, q, k, w, TAU, KAPPA, f),
+    "critic": lambda k, p, q, q2, r, w, f: critic_td(q, k, td_targets(q2, p, k, r, TAU, True, f)),
+    "smoothing": lambda k, p, q, q2, r, w, f: smoothing(q, k, "sum", f),
+    "actor": lambda k, p, q, q2, r, w, f: actor(p, q, k, TAU, forced=f),
+    "actor, normalised": lambda k, p, q, q2, r, w, f: actor(p, q, k, TAU, "normalised", f),
+}
+INPUTS = (TOKENS, LOGP, Q, TARGET_Q, REWARDS, WEIGHTS, FORCED)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_padding_never_counts(name: str) -> None:
+    """Anything at all may stand on padding, NaN and infinity included."""
+    clean = LOSSES[name](*INPUTS)
+    assert (clean[~MASK] == 0).all()
+    junk_tokens = torch.where(MASK, TOKENS, 3)
+    dirty = [table.masked_fill(~MASK.unsqueeze(-1), float("nan")) for table in (LOGP, Q, TARGET_Q)]
+    assert torch.equal(LOSSES[name](junk_tokens, *dirty, REWARDS, WEIGHTS, FORCED), clean)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_on_padding_are_zero(name: str) -> None:
+    logp, q = LOGP.clone().requires_grad_(), Q.clone().requires_grad_()
+    loss = LOSSES[name](TOKENS, logp, q, TARGET_Q, REWARDS, WEIGHTS, FORCED).sum()
+    gradients = [g for g in torch.autograd.grad(loss, (logp, q), allow_unused=True) if g is not None]
+    assert gradients
+    assert all((g[~MASK] == 0).all() for g in gradients)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_extra_padding_changes_nothing(name: str) -> None:
+    def widen(x: Tensor) -> Tensor:
+        return x if x.dim() == 1 else torch.cat([x, torch.zeros_like(x[:, :2])], 1)
+
+    clean = LOSSES[name](*INPUTS)
+    wide = LOSSES[name](*(widen(x) for x in INPUTS))
+    assert torch.equal(wide[:, :T], clean)
+    assert (wide[:, T:] == 0).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_batch_order_changes_nothing(name: str) -> None:
+    order = torch.tensor([2, 0, 3, 1])
+    assert torch.equal(LOSSES[name](*(x[order] for x in INPUTS)), LOSSES[name](*INPUTS)[order])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_proposals_may_have_their_own_axis(name: str) -> None:
+    folded = LOSSES[name](*(x.reshape(2, 2, *x.shape[1:]) for x in INPUTS))
+    assert torch.equal(folded.reshape(B, T), LOSSES[name](*INPUTS))

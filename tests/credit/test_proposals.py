@@ -1,0 +1,83 @@
+import pytest
+import torch
+from torch import Tensor
+
+from seqcredit.credit.proposals import corrupt_tokens, replace_ngrams
+from seqcredit.types import FIRST_WORD, lengths, pad
+
+V, M = 1000, 6
+REFERENCES = pad([[7, 8, 9, 10, 11, 12, 1], [5], [], [4, 3], [6, 6, 6, 6, 6, 6, 6]]).repeat(40, 1)
+BOTH = pytest.mark.parametrize("propose", [replace_ngrams, corrupt_tokens])
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def changed(tokens: Tensor) -> Tensor:
+    return tokens != REFERENCES.unsqueeze(1)
+
+
+@BOTH
+def test_the_reference_is_among_the_samples(propose) -> None:
+    tokens, fork = propose(REFERENCES, M, V, generator())
+    assert tokens.shape == (len(REFERENCES), M, REFERENCES.shape[1])
+    assert torch.equal(tokens[:, 0], REFERENCES)
+    assert torch.equal(fork[:, 0], lengths(REFERENCES))
+
+
+@BOTH
+def test_eos_and_padding_stay_and_no_special_symbol_comes_in(propose) -> None:
+    tokens, _ = propose(REFERENCES, M, V, generator())
+    assert torch.equal(lengths(tokens), lengths(REFERENCES).unsqueeze(1).expand(-1, M))
+    assert (tokens[changed(tokens)] >= FIRST_WORD).all()
+    assert tokens.max() < V
+
+
+@BOTH
+def test_before_the_fork_all_is_the_references(propose) -> None:
+    tokens, fork = propose(REFERENCES, M, V, generator())
+    before = torch.arange(tokens.shape[-1]) < fork.unsqueeze(-1)
+    assert not (changed(tokens) & before).any()
+
+
+def test_one_ngram_of_at_most_four_words_is_replaced() -> None:
+    tokens, fork = replace_ngrams(REFERENCES, M, V, generator())
+    different = changed(tokens)[:, 1:]
+    first = different.long().argmax(-1)
+    span = different.shape[-1] - different.flip(-1).long().argmax(-1) - first
+    touched = different.any(-1)
+    assert (span[touched] <= 4).all()
+    assert (span[touched] == 4).any()
+    # With 998 words to choose from nearly every word of the n-gram differs: the change begins at the fork.
+    assert (first == fork[:, 1:])[touched].float().mean() > 0.99
+    assert (touched | (lengths(REFERENCES) == 0).unsqueeze(1)).float().mean() > 0.99
+
+
+def test_length_place_and_word_are_uniform() -> None:
+    references = pad([[2, 2, 2, 2, 2]]).expand(30_000, -1)
+    tokens, fork = replace_ngrams(references, 2, 2002, generator())
+    different = tokens[:, 1] != references
+    n = different.sum(-1)
+    share = torch.bincount(n, minlength=5)[1:5] / len(n)
+    torch.testing.assert_close(share, torch.full((4,), 0.25), atol=0.02, rtol=0)
+    places = torch.bincount(fork[n == 2, 1], minlength=4) / (n == 2).sum()
+    torch.testing.assert_close(places, torch.full((4,), 0.25), atol=0.02, rtol=0)
+    words = tokens[:, 1][different].float()
+    assert abs(float(words.mean()) - 1001.5) < 10
+    assert words.min() < 10
+    assert words.max() > 1990
+
+
+def test_the_rate_of_corruption() -> None:
+    references = pad([[2] * 20]).expand(2_000, -1)
+    tokens, _ = corrupt_tokens(references, 3, 5_000, generator(), rate=0.3)
+    assert float((tokens[:, 1:, :20] != 2).float().mean()) == pytest.approx(0.3, abs=0.01)
+
+
+@BOTH
+def test_same_seed_same_samples(propose) -> None:
+    assert torch.equal(propose(REFERENCES, M, V, generator(3)).tokens, propose(REFERENCES, M, V, generator(3)).tokens)
+    assert not torch.equal(
+        propose(REFERENCES, M, V, generator(3)).tokens, propose(REFERENCES, M, V, generator(4)).tokens
+    )

@@ -1,0 +1,142 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+import brute
+from seqcredit.credit.values import (
+    at_bound,
+    chosen,
+    entropy,
+    expected_value,
+    one_step_targets,
+    soft_policy,
+    soft_value,
+    token_rewards,
+)
+
+TAUS = (0.0, 0.05, 0.4, 1.0, 7.0)
+FORCED = torch.tensor([[False, True, False], [True, False, True]])
+
+
+def random(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
+    return scale * torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+energies = st.lists(st.floats(-5, 5), min_size=1, max_size=6)
+
+
+def test_token_rewards_are_what_each_token_adds() -> None:
+    scores = torch.tensor([[0.5, 1.0, 0.25, 0.25]], dtype=torch.float64)
+    assert token_rewards(scores).tolist() == [[0.5, -0.75, 0.0]]
+
+
+@given(energies, st.sampled_from(TAUS))
+def test_soft_value_is_the_sum_of_the_paper(q: list[float], tau: float) -> None:
+    value = soft_value(torch.tensor(q, dtype=torch.float64), tau)
+    assert float(value) == pytest.approx(brute.soft_max(q, tau), abs=1e-12)
+
+
+@given(energies, st.sampled_from(TAUS))
+def test_soft_policy_is_the_boltzmann_distribution(q: list[float], tau: float) -> None:
+    policy = soft_policy(torch.tensor(q, dtype=torch.float64), tau)
+    assert policy.tolist() == pytest.approx(brute.boltzmann(q, tau), abs=1e-12)
+
+
+def test_tau_zero_is_greedy_and_shares_ties() -> None:
+    q = torch.tensor([[1.0, 3.0, 3.0], [2.0, -1.0, 0.0]])
+    assert soft_value(q, 0.0).tolist() == [3, 2]
+    assert soft_policy(q, 0.0).tolist() == [[0, 0.5, 0.5], [1, 0, 0]]
+
+
+def test_tau_zero_is_the_limit() -> None:
+    q = random(4, 6)
+    torch.testing.assert_close(soft_value(q, 1e-4), soft_value(q, 0.0), atol=1e-3, rtol=0)
+    torch.testing.assert_close(soft_policy(q, 1e-4), soft_policy(q, 0.0))
+
+
+@pytest.mark.parametrize("tau", TAUS)
+def test_gradient_of_the_soft_value_is_the_soft_policy(tau: float) -> None:
+    q = random(3, 5).requires_grad_()
+    (gradient,) = torch.autograd.grad(soft_value(q, tau).sum(), q)
+    torch.testing.assert_close(gradient, soft_policy(q.detach(), tau))
+
+
+@pytest.mark.parametrize("tau", TAUS)
+def test_at_the_bound_only_eos_counts(tau: float) -> None:
+    q, logp = random(2, 3, 4), random(2, 3, 4, seed=1).log_softmax(-1)
+    for free, bound in (
+        (soft_value(q, tau), soft_value(q, tau, FORCED)),
+        (expected_value(q, logp, tau), expected_value(q, logp, tau, FORCED)),
+    ):
+        assert torch.equal(bound[FORCED], q[..., 0][FORCED])
+        assert torch.equal(bound[~FORCED], free[~FORCED])
+    policy = soft_policy(q, tau, FORCED)
+    assert policy[FORCED].tolist() == [[1, 0, 0, 0]] * 3
+    assert torch.equal(policy[~FORCED], soft_policy(q, tau)[~FORCED])
+    assert torch.equal(entropy(logp, FORCED), entropy(logp).masked_fill(FORCED, 0))
+
+
+@given(energies)
+def test_entropy(logits: list[float]) -> None:
+    p = brute.boltzmann(logits, 1.0)
+    value = entropy(torch.tensor(p, dtype=torch.float64).log())
+    assert float(value) == pytest.approx(brute.entropy(p), abs=1e-12)
+
+
+def test_zero_log_zero_is_zero_with_its_gradient() -> None:
+    logp = torch.tensor([[0.0, -math.inf], [math.log(0.5), math.log(0.5)]], dtype=torch.float64, requires_grad=True)
+    value = entropy(logp)
+    assert value.tolist() == pytest.approx([0, math.log(2)])
+    (gradient,) = torch.autograd.grad(value.sum(), logp)
+    assert gradient.isfinite().all()
+    q = random(2, 2)
+    expected = expected_value(q, logp, 0.3)
+    assert expected.tolist() == pytest.approx([float(q[0, 0]), float(q[1].mean()) + 0.3 * math.log(2)])
+    assert torch.autograd.grad(expected.sum(), logp)[0].isfinite().all()
+
+
+@given(energies, st.sampled_from(TAUS), st.integers(0, 100))
+def test_expected_value_is_the_sum_of_the_paper(q: list[float], tau: float, seed: int) -> None:
+    logp = random(len(q), seed=seed).log_softmax(-1)
+    by_hand = sum(math.exp(lp) * (x - tau * lp) for x, lp in zip(q, logp.tolist(), strict=True))
+    value = expected_value(torch.tensor(q, dtype=torch.float64), logp, tau)
+    assert float(value) == pytest.approx(by_hand, abs=1e-12)
+
+
+@pytest.mark.parametrize("tau", TAUS[1:])
+def test_the_soft_policy_attains_the_soft_value_and_none_does_better(tau: float) -> None:
+    q = random(5, 7)
+    best = soft_value(q, tau)
+    torch.testing.assert_close(expected_value(q, soft_policy(q, tau).log(), tau), best)
+    assert (expected_value(q, random(5, 7, seed=3).log_softmax(-1), tau) < best).all()
+
+
+def test_one_step_targets_by_hand_with_nothing_after_eos() -> None:
+    tokens = torch.tensor([[4, 0, 0], [0, 0, 0], [3, 2, 0]])
+    rewards = torch.tensor([[1.0, 2.0, 0.0], [3.0, 0.0, 0.0], [4.0, 5.0, 6.0]])
+    values = torch.tensor([[10.0, 20.0, 30.0], [40.0, 50.0, 60.0], [70.0, 80.0, 90.0]])
+    assert one_step_targets(rewards, values, tokens).tolist() == [[21, 2, 0], [3, 0, 0], [84, 95, 6]]
+
+
+def test_values_after_eos_reach_no_target() -> None:
+    tokens, rewards = torch.tensor([[4, 0, 7]]), random(1, 3)
+    values = random(1, 3, seed=1).requires_grad_()
+    targets = one_step_targets(rewards, values, tokens)
+    assert float(targets[0, 2]) == 0
+    (gradient,) = torch.autograd.grad(targets.sum(), values)
+    assert gradient.tolist() == [[0, 1, 0]]
+
+
+def test_chosen() -> None:
+    table = torch.arange(12.0).reshape(1, 3, 4)
+    assert chosen(table, torch.tensor([[3, 0, 2]])).tolist() == [[3, 4, 10]]
+
+
+def test_the_bound_counts_eos() -> None:
+    tokens = torch.zeros(2, 4, dtype=torch.long)
+    assert at_bound(tokens, 3).tolist() == [[False, False, True, True]] * 2
+    assert at_bound(tokens, torch.tensor([1, 4])).tolist() == [[True] * 4, [False, False, False, True]]

@@ -1,0 +1,188 @@
+"""Does the suite notice? Each mutant changes one line of the source; some test of its own file must then fail.
+
+    python tests/mutants.py            all of them
+    python tests/mutants.py losses     those whose file name contains a word
+
+A mutant is made in a copy of the package and tested in a forked process, so that torch is loaded only once.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "seqcredit"
+AT_ONCE = 2
+
+
+class Mutant(NamedTuple):
+    file: str  # below the package; its tests stand at the same place below tests/
+    before: str  # occurs once in the file
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.before.strip()!r} -> {self.after.strip()!r}"
+
+
+VALUES = "credit/values.py"
+LOSSES = "credit/losses.py"
+PROPOSALS = "credit/proposals.py"
+ENUMERATION = "credit/oracle/enumeration.py"
+HAMMING = "credit/oracle/hamming.py"
+EDIT = "credit/oracle/edit.py"
+ERROR = "credit/oracle/error.py"
+ROLLOUTS = "credit/oracle/rollouts.py"
+
+MUTANTS = [
+    # Sign, missing tau, missing entropy, mask, off by one after eos: values
+    Mutant(VALUES, "return prefix_scores.diff(dim=-1)", "return -prefix_scores.diff(dim=-1)"),
+    Mutant(VALUES, ".unsqueeze(-1) - 1\n", ".unsqueeze(-1)\n"),
+    Mutant(VALUES, "position >= last", "position == last"),
+    Mutant(VALUES, "table.gather(-1, tokens.unsqueeze(-1))", "table.gather(-1, tokens.roll(1, -1).unsqueeze(-1))"),
+    Mutant(VALUES, "tau * torch.logsumexp(q / tau, -1)", "torch.logsumexp(q / tau, -1)"),
+    Mutant(VALUES, "tau * torch.logsumexp(q / tau, -1)", "-tau * torch.logsumexp(-q / tau, -1)"),
+    Mutant(VALUES, "value = q.amax(-1) if tau == 0", "value = q.amin(-1) if tau == 0"),
+    Mutant(VALUES, "torch.softmax(q / tau, -1)", "torch.softmax(-q / tau, -1)"),
+    Mutant(VALUES, "torch.softmax(q / tau, -1)", "torch.softmax(q, -1)"),
+    Mutant(VALUES, "policy = best / best.sum(-1, keepdim=True)", "policy = best"),
+    Mutant(VALUES, "return torch.where(forced.unsqueeze(-1), only_eos, policy)", "return policy"),
+    Mutant(VALUES, "value = -(p * logp.masked_fill", "value = (p * logp.masked_fill"),
+    Mutant(VALUES, "logp.masked_fill(p == 0, 0)", "logp"),
+    Mutant(VALUES, "else value.masked_fill(forced, 0)", "else value"),
+    Mutant(VALUES, "value = value + tau * entropy(logp)", "value = value - tau * entropy(logp)"),
+    Mutant(VALUES, "value = value + tau * entropy(logp)", "pass"),
+    Mutant(VALUES, "(logp.exp() * q).sum(-1)", "(logp.exp() * q).mean(-1)"),
+    Mutant(VALUES, "values[..., 1:], torch.zeros_like(values[..., :1])", "values"),
+    Mutant(VALUES, "rewards + following", "rewards - following"),
+    Mutant(VALUES, "following.masked_fill(tokens == EOS, 0)", "following"),
+    Mutant(VALUES, "following.masked_fill(tokens == EOS, 0)", "following.masked_fill(tokens.roll(-1, -1) == EOS, 0)"),
+    Mutant(VALUES, "return targets.masked_fill(~token_mask(tokens), 0)", "return targets"),
+    # Losses
+    Mutant(LOSSES, "return -chosen(logp, tokens).masked_fill", "return chosen(logp, tokens).masked_fill"),
+    Mutant(LOSSES, "-chosen(logp, tokens).masked_fill(~token_mask(tokens), 0)", "-chosen(logp, tokens)"),
+    Mutant(LOSSES, "-chosen(logp, tokens).masked_fill(~token_mask(tokens), 0)", "-chosen(logp, tokens) * (tokens != 0)"),
+    Mutant(LOSSES, "return soft_policy(scores, tau)", "return soft_policy(-scores, tau)"),
+    Mutant(LOSSES, "return weights.unsqueeze(-1) * mle(logp, tokens)", "return mle(logp, tokens)"),
+    Mutant(LOSSES, "look_ahead = q if target_q is None else", "look_ahead = q.detach() if target_q is None else"),
+    Mutant(LOSSES, "else target_q.detach()", "else target_q"),
+    Mutant(LOSSES, "soft_value(look_ahead, tau, forced)", "soft_value(look_ahead, tau)"),
+    Mutant(LOSSES, "soft_value(look_ahead, tau, forced), tokens)", "-soft_value(look_ahead, tau, forced), tokens)"),
+    Mutant(LOSSES, "target = soft_policy(q.detach(), tau, forced)", "target = soft_policy(q.detach(), tau)"),
+    Mutant(LOSSES, "target = soft_policy(q.detach(), tau, forced)", "target = soft_policy(q, tau, forced)"),
+    Mutant(LOSSES, "to_target = -(target *", "to_target = (target *"),
+    Mutant(LOSSES, "to_sample = -chosen", "to_sample = chosen"),
+    Mutant(LOSSES, "torch.where(kappa, to_target, to_sample)", "torch.where(kappa, to_sample, to_target)"),
+    Mutant(LOSSES, "kappa * to_target + (1 - kappa) * to_sample", "kappa * to_target + to_sample"),
+    Mutant(LOSSES, "return weights.unsqueeze(-1) * mixture", "return mixture"),
+    Mutant(LOSSES, "mixture.masked_fill(~token_mask(tokens), 0)", "mixture"),
+    Mutant(LOSSES, "tau if future_entropy else 0.0", "tau"),
+    Mutant(LOSSES, "tau if future_entropy else 0.0", "0.0"),
+    Mutant(LOSSES, "one_step_targets(rewards, values, tokens).detach()", "one_step_targets(rewards, values, tokens)"),
+    Mutant(LOSSES, "tau if future_entropy else 0.0, forced)", "tau if future_entropy else 0.0)"),
+    Mutant(LOSSES, "(q - q.mean(-1, keepdim=True)).square()", "q.square()"),
+    Mutant(LOSSES, 'square.sum(-1) if form == "sum" else square.mean(-1)', "square.sum(-1)"),
+    Mutant(LOSSES, "spread.masked_fill(_not_chosen(tokens, forced), 0)", "spread.masked_fill(~token_mask(tokens), 0)"),
+    Mutant(LOSSES, "    q = q.detach()\n", ""),
+    Mutant(LOSSES, "return -gain.masked_fill", "return gain.masked_fill"),
+    Mutant(LOSSES, ".sum(-1) + tau * entropy(logp)", ".sum(-1) - tau * entropy(logp)"),
+    Mutant(LOSSES, ".sum(-1) + tau * entropy(logp)", ".sum(-1)"),
+    Mutant(LOSSES, "(q - tau * direction)", "(q + tau * direction)"),
+    Mutant(LOSSES, "normalize(logp.detach(), dim=-1)", "normalize(logp, dim=-1)"),
+    Mutant(LOSSES, "padding | forced", "padding"),
+    Mutant(LOSSES, "padding = ~token_mask(tokens)", "padding = tokens == 0"),
+    # Proposals
+    Mutant(PROPOSALS, "inside[:, 0] = False", "pass"),
+    Mutant(PROPOSALS, "inside = inside & is_word.unsqueeze(1)", "pass"),
+    Mutant(PROPOSALS, "torch.randint(FIRST_WORD, actions", "torch.randint(0, actions"),
+    Mutant(PROPOSALS, "(start + n).unsqueeze(-1)", "(start + n + 1).unsqueeze(-1)"),
+    Mutant(PROPOSALS, "(words - n + 1).clamp(min=1)", "(words - n).clamp(min=1)"),
+    # Oracles
+    Mutant(ENUMERATION, "q[nodes, 1:] += value[space.children(level)]", "q[nodes, 1:] -= value[space.children(level)]"),
+    Mutant(ENUMERATION, "soft_value(q, tau, forced[nodes])", "soft_value(q, tau)"),
+    Mutant(ENUMERATION, "expected_value(q, logp[nodes], tau, forced[nodes])", "expected_value(q, logp[nodes], tau)"),
+    Mutant(ENUMERATION, "closing = self.finished - self.unfinished", "closing = self.unfinished - self.finished"),
+    Mutant(ENUMERATION, "logp[:, EOS].masked_fill(space.forced, 0)", "logp[:, EOS]"),
+    Mutant(ENUMERATION, "torch.log_softmax(payoffs.finished / tau, 0)", "torch.log_softmax(payoffs.finished, 0)"),
+    Mutant(HAMMING, "log_a = math.log(self.actions - 1) - 1 / self.tau", "log_a = math.log(self.actions - 1)"),
+    Mutant(HAMMING, "more <= self.bound - 1 - words", "more <= self.bound - words"),
+    Mutant(HAMMING, "self.reference[:known]] += 1", "self.reference[:known]] -= 1"),
+    Mutant(EDIT, "(rows[..., -1] - following[..., -1])", "(following[..., -1] - rows[..., -1])"),
+    Mutant(EDIT, "deleted = rows[..., 1:] + 1", "deleted = rows[..., 1:] + 2"),
+    Mutant(EDIT, "math.log(mass) if mass > 0 else -math.inf", "0.0"),
+    Mutant(EDIT, "for t in range(bound - 2, -1, -1)", "for t in range(bound - 1, -1, -1)"),
+    Mutant(EDIT, "- self.value[0, self.start] / self.tau", "- self.value[0, 0] / self.tau"),
+    Mutant(ERROR, "error[..., EOS], error.mean(-1)", "error.mean(-1), error.mean(-1)"),
+    Mutant(ERROR, "torch.log_softmax(exact_q / tau, -1) - ", "torch.log_softmax(exact_q / tau, -1) + "),
+    Mutant(ROLLOUTS, "extra + (tau * entropy(logp))", "extra - (tau * entropy(logp))"),
+    Mutant(ROLLOUTS, "scores[:, -1] - scores[:, prefixes.shape[1]]", "scores[:, -1] - scores[:, 0]"),
+    Mutant(ROLLOUTS, "z * returns.std(1) / rollouts**0.5", "z * returns.std(1)"),
+    Mutant(ROLLOUTS, "scores[:, -1] - scores[:, -2] + after.mean", "after.mean"),
+]
+
+
+def tests_of(file: str) -> Path:
+    path = ROOT / "tests" / file
+    return path.with_name(f"test_{path.name}")
+
+
+def run_tests(package: Path, tests: Path) -> int:
+    """pytest's exit code for `tests` with the package of that folder; the process ends with it."""
+    sys.path.insert(0, str(package))
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    os.chdir(ROOT)
+    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", str(tests)]))
+
+
+def start(mutant: Mutant, folder: Path) -> int:
+    """Make the mutant and fork a process that tests it."""
+    shutil.copytree(SOURCE, folder / "seqcredit", ignore=shutil.ignore_patterns("__pycache__"))
+    target = folder / "seqcredit" / mutant.file
+    text = target.read_text()
+    if text.count(mutant.before) != 1:
+        raise SystemExit(f"Not a mutant any more, {text.count(mutant.before)} places: {mutant}")
+    target.write_text(text.replace(mutant.before, mutant.after))
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            code = run_tests(folder, tests_of(mutant.file))
+        finally:
+            os._exit(code)
+    return child
+
+
+def outcomes(mutants: list[Mutant]) -> dict[Mutant, int]:
+    """pytest's exit code for each: 1 is a failed test, 0 a mutant that nobody noticed."""
+    waiting, running, done = list(mutants), {}, {}
+    with tempfile.TemporaryDirectory() as scratch:
+        while waiting or running:
+            while waiting and len(running) < AT_ONCE:
+                mutant = waiting.pop(0)
+                running[start(mutant, Path(scratch) / str(len(waiting)))] = mutant
+            child, status = os.wait()
+            done[running.pop(child)] = os.waitstatus_to_exitcode(status)
+    return done
+
+
+def main() -> int:
+    wanted = [m for m in MUTANTS if all(word in m.file for word in sys.argv[1:])]
+    torch.set_num_threads(1)
+    results = outcomes(wanted)
+    for mutant in wanted:
+        verdict = {0: "SURVIVED", 1: "caught"}.get(results[mutant], f"BROKEN ({results[mutant]})")
+        print(f"{verdict:9} {mutant}", flush=True)
+    caught = sum(code == 1 for code in results.values())
+    print(f"{caught} of {len(wanted)} mutants caught")
+    return 0 if wanted and caught == len(wanted) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
