@@ -1,4 +1,4 @@
-"""The words that every part of seqcredit shares: token ids, padding, references, and what a reward is.
+"""The words that every part of seqcredit shares: token ids, padding, references, batches, and what a reward is.
 
 Ids are chosen so that the action set of the paper, W = words + unk + eos, is exactly `0 .. V-1`:
 
@@ -12,7 +12,7 @@ an entropy.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -33,6 +33,13 @@ class Reward(Protocol):
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """R of the first 0, 1, ..., T tokens; column 0 is R(empty), and after eos the last score repeats."""
         ...
+
+
+class Batch(NamedTuple):
+    """Sentences to learn from. Only a model's `encode` looks inside `source`: ids (B, S), or features of images."""
+
+    source: Tensor
+    references: Int[Tensor, "B R L"]  # the first is the one that a model learns from, the others serve the reward
 
 
 def lengths(tokens: Int[Tensor, "*B T"]) -> Int[Tensor, "*B"]:

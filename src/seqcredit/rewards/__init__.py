@@ -1,1 +1,10 @@
-"""How good is a prefix?"""
+"""How good is a prefix? Every class here scores all prefixes of a batch at once; `Custom` wraps any function."""
+
+from seqcredit.rewards.bleu import Bleu
+from seqcredit.rewards.chrf import ChrF
+from seqcredit.rewards.cider import CiderD
+from seqcredit.rewards.custom import Custom
+from seqcredit.rewards.edit import EditDistance, Hamming
+from seqcredit.rewards.rouge import RougeL, RougeN
+
+__all__ = ["Bleu", "ChrF", "CiderD", "Custom", "EditDistance", "Hamming", "RougeL", "RougeN"]
