@@ -38,6 +38,12 @@ HAMMING = "credit/oracle/hamming.py"
 EDIT = "credit/oracle/edit.py"
 ERROR = "credit/oracle/error.py"
 ROLLOUTS = "credit/oracle/rollouts.py"
+BLEU = "rewards/bleu.py"
+DISTANCES = "rewards/edit.py"
+ROUGE = "rewards/rouge.py"
+CHRF = "rewards/chrf.py"
+CIDER = "rewards/cider.py"
+CUSTOM = "rewards/custom.py"
 
 MUTANTS = [
     # Sign, missing tau, missing entropy, mask, off by one after eos: values
@@ -66,7 +72,9 @@ MUTANTS = [
     # Losses
     Mutant(LOSSES, "return -chosen(logp, tokens).masked_fill", "return chosen(logp, tokens).masked_fill"),
     Mutant(LOSSES, "-chosen(logp, tokens).masked_fill(~token_mask(tokens), 0)", "-chosen(logp, tokens)"),
-    Mutant(LOSSES, "-chosen(logp, tokens).masked_fill(~token_mask(tokens), 0)", "-chosen(logp, tokens) * (tokens != 0)"),
+    Mutant(
+        LOSSES, "-chosen(logp, tokens).masked_fill(~token_mask(tokens), 0)", "-chosen(logp, tokens) * (tokens != 0)"
+    ),
     Mutant(LOSSES, "return soft_policy(scores, tau)", "return soft_policy(-scores, tau)"),
     Mutant(LOSSES, "return weights.unsqueeze(-1) * mle(logp, tokens)", "return mle(logp, tokens)"),
     Mutant(LOSSES, "look_ahead = q if target_q is None else", "look_ahead = q.detach() if target_q is None else"),
@@ -123,6 +131,20 @@ MUTANTS = [
     Mutant(ROLLOUTS, "scores[:, -1] - scores[:, prefixes.shape[1]]", "scores[:, -1] - scores[:, 0]"),
     Mutant(ROLLOUTS, "z * returns.std(1) / rollouts**0.5", "z * returns.std(1)"),
     Mutant(ROLLOUTS, "scores[:, -1] - scores[:, -2] + after.mean", "after.mean"),
+    # Rewards
+    Mutant(BLEU, "return (m + 1) / (n + 1)", "return m / n.clamp(min=1)"),
+    Mutant(BLEU, ").clamp(max=0)\n", ").clamp(max=1)\n"),
+    Mutant(BLEU, "torch.where(shorter, size - gap, size + gap)", "size + gap"),
+    Mutant(BLEU, "self.order).amax(2)", "self.order).amin(2)"),
+    Mutant(DISTANCES, "scores = -distance.gather", "scores = distance.gather"),
+    Mutant(DISTANCES, ".cummin(-1).values", ""),
+    Mutant(DISTANCES, "prefix_sums(words == aligned) - longer", "prefix_sums(words == aligned) + longer"),
+    Mutant(ROUGE, ".cummax(-1).values", ""),
+    Mutant(ROUGE, "shorter = self.order - 1", "shorter = self.order"),
+    Mutant(CHRF, "/ orders\n        recall", "/ self.order\n        recall"),
+    Mutant(CIDER, "(2 * nth - 1)", "(2 * nth)"),
+    Mutant(CIDER, "torch.exp(-(gap**2)", "torch.exp((gap**2)"),
+    Mutant(CUSTOM, "range(len(ids) + 1)", "range(1, len(ids) + 1)"),
 ]
 
 

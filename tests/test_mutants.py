@@ -4,8 +4,9 @@ import ast
 import subprocess
 import sys
 
-import mutants
 import pytest
+
+import mutants
 
 
 @pytest.mark.slow

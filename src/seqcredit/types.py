@@ -18,8 +18,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seqcredit.errors import UserError as UserError
-
 EOS = 0
 UNK = 1
 FIRST_WORD = 2

@@ -7,7 +7,8 @@ import torch
 import brute
 from seqcredit.credit.oracle.edit import EditOracle
 from seqcredit.credit.oracle.enumeration import Payoffs, Space, log_payoff, score, solve
-from seqcredit.types import UserError, token_mask
+from seqcredit.errors import UserError
+from seqcredit.types import token_mask
 
 pytestmark = pytest.mark.filterwarnings("ignore:At tau")  # small vocabularies at high temperatures, on purpose
 TAUS = (0.0, 0.1, 0.6, 2.0)

@@ -14,7 +14,7 @@ from seqcredit.credit.oracle.enumeration import (
     sequence_logp,
     solve,
 )
-from seqcredit.types import UserError
+from seqcredit.errors import UserError
 
 SPACE = Space(actions=4, bound=4)
 REFERENCES = torch.tensor([[1, 3, 0], [2, 0, 0]])

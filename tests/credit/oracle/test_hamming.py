@@ -4,7 +4,7 @@ import torch
 import brute
 from seqcredit.credit.oracle.enumeration import Space, log_payoff, score, solve
 from seqcredit.credit.oracle.hamming import HammingOracle
-from seqcredit.types import UserError
+from seqcredit.errors import UserError
 
 TAUS = (0.0, 0.1, 0.5, 2.0)
 

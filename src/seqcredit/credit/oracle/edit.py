@@ -22,7 +22,8 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from seqcredit.draws import draw
-from seqcredit.types import EOS, UNK, UserError, token_mask
+from seqcredit.errors import UserError
+from seqcredit.types import EOS, UNK, token_mask
 
 
 @dataclass(frozen=True)

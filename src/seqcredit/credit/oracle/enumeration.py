@@ -13,7 +13,8 @@ from torch import Generator, Tensor
 
 from seqcredit.credit.values import expected_value, soft_policy, soft_value
 from seqcredit.draws import draw
-from seqcredit.types import EOS, Reward, UserError, lengths
+from seqcredit.errors import UserError
+from seqcredit.types import EOS, Reward, lengths
 
 LARGEST = 5_000_000  # nodes
 

@@ -18,7 +18,8 @@ from torch import Generator, Tensor
 
 from seqcredit.credit.values import at_bound, soft_policy
 from seqcredit.draws import draw
-from seqcredit.types import EOS, UserError, lengths
+from seqcredit.errors import UserError
+from seqcredit.types import EOS, lengths
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,85 @@
+"""What holds of every reward."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+
+from rewards.cases import Case, assert_invariant, cases, last_score
+from seqcredit.rewards import Bleu, ChrF, CiderD, Custom, EditDistance, Hamming, RougeL, RougeN
+from seqcredit.types import Reward, pad, pad_references
+
+WORDS = ["</s>", "<unk>", "a", "aba", "cab"]
+CORPUS = pad_references([[[2, 3, 4], [2, 2]], [[3, 4, 1]], [[4, 4, 2, 3]], [[2]]])
+
+REWARDS: dict[str, Callable[..., Reward]] = {
+    "bleu": Bleu,
+    "bleu exponential": lambda **o: Bleu(smoothing="exponential", effective_order=True, **o),
+    "bleu scaled": lambda **o: Bleu(scaled=True, **o),
+    "bleu of order 6": lambda **o: Bleu(order=6, **o),
+    "edit": EditDistance,
+    "edit by length": lambda **o: EditDistance(by_length=True, **o),
+    "hamming": Hamming,
+    "rouge l": RougeL,
+    "rouge l coco": lambda **o: RougeL(pool="coco", **o),
+    "rouge n": RougeN,
+    "chrf": lambda **o: ChrF(WORDS, **o),
+    "cider": lambda **o: CiderD.from_references(CORPUS, **o),
+    "custom": lambda **o: Custom(lambda words, references: sum(w in r for w in words for r in references), **o),
+}
+every_reward = pytest.mark.parametrize("make", REWARDS.values(), ids=REWARDS.keys())
+
+
+@every_reward
+@given(cases())
+@settings(max_examples=12, deadline=None)
+def test_what_must_not_matter(make: Callable[..., Reward], case: Case) -> None:
+    assert_invariant(make(), case)
+
+
+@every_reward
+@given(cases())
+@settings(max_examples=8, deadline=None)
+def test_rewards_sum_to_the_score(make: Callable[..., Reward], case: Case) -> None:
+    reward = make(dtype=torch.float64)
+    scores = reward.prefix_scores(case.tokens, case.padded_references)
+    pairs = zip(case.hypotheses, case.references, strict=True)
+    empty = reward.prefix_scores(torch.zeros_like(case.tokens), case.padded_references)
+    final = torch.stack([last_score(reward, *pair) for pair in pairs])
+    torch.testing.assert_close(scores.diff().sum(1), final - empty[:, 0], rtol=1e-12, atol=1e-12)
+
+
+@every_reward
+def test_dtype(make: Callable[..., Reward]) -> None:
+    tokens, references = pad([[2, 3]]), pad_references([[[2, 4]]])
+    assert make().prefix_scores(tokens, references).dtype == torch.float32
+    assert make(dtype=torch.float64).prefix_scores(tokens, references).dtype == torch.float64
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert make().prefix_scores(tokens, references).dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@every_reward
+def test_unk(make: Callable[..., Reward]) -> None:
+    """An unknown word that matched no longer does; other words are not touched."""
+    tokens, references = pad([[2, 1, 2, 3, 2, 3], [2, 4, 2, 3, 2, 3]]), pad_references([[[2, 1, 2, 3, 2]]] * 2)
+    with_unk = make().prefix_scores(tokens, references)
+    without = make(unk_matches=False).prefix_scores(tokens, references)
+    assert (without[0, -1] < with_unk[0, -1]) & torch.equal(with_unk[1], without[1])
+
+
+@every_reward
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0), (0, 0)])
+def test_empty_tensors(make: Callable[..., Reward], shape: tuple[int, int]) -> None:
+    references = torch.full((shape[0], 1, 2), 2)
+    assert make().prefix_scores(torch.full(shape, 2), references).shape == (shape[0], shape[1] + 1)
+
+
+@every_reward
+def test_other_integers(make: Callable[..., Reward]) -> None:
+    """Ids may be of any integer dtype."""
+    tokens, references = pad([[2, 3]]), pad_references([[[2, 4]]])
+    assert torch.equal(make().prefix_scores(tokens.int(), references.int()), make().prefix_scores(tokens, references))
