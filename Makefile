@@ -25,8 +25,9 @@ mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py
 
 $(STAMP): pyproject.toml constraints.txt
+	@echo "Installing into .venv, once: about two minutes."
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
 clean:

@@ -163,47 +163,54 @@ def run_tests(package: Path, tests: Path) -> int:
     return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", str(tests)]))
 
 
-def start(mutant: Mutant, folder: Path) -> int:
-    """Make the mutant and fork a process that tests it."""
+def start(file: str, text: str, folder: Path) -> int:
+    """Copy the package with another text for one file, and fork a process that tests it."""
     shutil.copytree(SOURCE, folder / "seqcredit", ignore=shutil.ignore_patterns("__pycache__"))
-    target = folder / "seqcredit" / mutant.file
-    text = target.read_text()
-    if text.count(mutant.before) != 1:
-        raise SystemExit(f"Not a mutant any more, {text.count(mutant.before)} places: {mutant}")
-    target.write_text(text.replace(mutant.before, mutant.after))
+    (folder / "seqcredit" / file).write_text(text)
     child = os.fork()
     if child == 0:
         code = 99
         try:
-            code = run_tests(folder, tests_of(mutant.file))
+            code = run_tests(folder, tests_of(file))
         finally:
             os._exit(code)
     return child
 
 
-def outcomes(mutants: list[Mutant]) -> dict[Mutant, int]:
-    """pytest's exit code for each: 1 is a failed test, 0 a mutant that nobody noticed."""
-    waiting, running, done = list(mutants), {}, {}
+def exit_codes(versions: list[tuple[str, str]]) -> list[int]:
+    """pytest's exit code for each file and text: 1 is a failed test, 0 means that nobody noticed."""
+    waiting, running, codes = list(enumerate(versions)), {}, [99] * len(versions)
     with tempfile.TemporaryDirectory() as scratch:
         while waiting or running:
             while waiting and len(running) < AT_ONCE:
-                mutant = waiting.pop(0)
-                running[start(mutant, Path(scratch) / str(len(waiting)))] = mutant
+                number, version = waiting.pop(0)
+                running[start(*version, Path(scratch) / str(number))] = number
             child, status = os.wait()
-            done[running.pop(child)] = os.waitstatus_to_exitcode(status)
-    return done
+            codes[running.pop(child)] = os.waitstatus_to_exitcode(status)
+    return codes
+
+
+def mutate(mutant: Mutant) -> str:
+    text = (SOURCE / mutant.file).read_text()
+    if text.count(mutant.before) != 1:
+        raise SystemExit(f"Not a mutant any more, {text.count(mutant.before)} places: {mutant}")
+    return text.replace(mutant.before, mutant.after)
 
 
 def main() -> int:
     wanted = [m for m in MUTANTS if all(word in m.file for word in sys.argv[1:])]
     torch.set_num_threads(1)
-    results = outcomes(wanted)
-    for mutant in wanted:
-        verdict = {0: "SURVIVED", 1: "caught"}.get(results[mutant], f"BROKEN ({results[mutant]})")
-        print(f"{verdict:9} {mutant}", flush=True)
-    caught = sum(code == 1 for code in results.values())
-    print(f"{caught} of {len(wanted)} mutants caught")
-    return 0 if wanted and caught == len(wanted) else 1
+    files = list(dict.fromkeys(m.file for m in wanted))
+    healthy = exit_codes([(file, (SOURCE / file).read_text()) for file in files])
+    broken = [file for file, code in zip(files, healthy, strict=True) if code != 0]
+    if broken:
+        print(f"The tests of {', '.join(broken)} fail with nothing changed: mend them first.")
+        return 1
+    codes = exit_codes([(m.file, mutate(m)) for m in wanted])
+    for mutant, code in zip(wanted, codes, strict=True):
+        print(f"{ {0: 'SURVIVED', 1: 'caught'}.get(code, f'BROKEN ({code})'):9} {mutant}")
+    print(f"{codes.count(1)} of {len(wanted)} mutants caught")
+    return 0 if wanted and codes.count(1) == len(wanted) else 1
 
 
 if __name__ == "__main__":
