@@ -1,10 +1,13 @@
 """Every test runs with the axes of all public signatures checked, and on one thread."""
 
+import os
+
 from jaxtyping import install_import_hook
 
 # Before the first import of seqcredit: shapes and dtypes are enforced here and cost nothing at run time.
-install_import_hook("seqcredit", "beartype.beartype")
+if "SEQCREDIT_UNCHECKED" not in os.environ:
+    install_import_hook("seqcredit", "beartype.beartype")
 
-import torch  # noqa: E402
+import torch
 
 torch.set_num_threads(1)

@@ -1,6 +1,6 @@
 import torch
 
-from seqcredit.draws import draw
+from seqcredit.draws import Noise, draw, uniform
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -8,33 +8,53 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def test_frequencies_are_the_probabilities() -> None:
-    weights = torch.tensor([0.5, 0.0, 1.5, 2.0, 0.0])  # not normalised
-    drawn = draw(weights.expand(40_000, -1), generator())
+    weights = torch.tensor([0.5, 0.0, 1.5, 2.0, 0.0]).expand(40_000, -1)  # not normalised
+    drawn = draw(weights, uniform(weights, generator()))
     frequency = torch.bincount(drawn, minlength=5) / 40_000
-    torch.testing.assert_close(frequency, weights / 4, atol=0.01, rtol=0)
+    torch.testing.assert_close(frequency, weights[0] / 4, atol=0.01, rtol=0)
 
 
 def test_rows_have_their_own_distribution() -> None:
-    drawn = draw(torch.eye(5).reshape(1, 5, 5).expand(30, -1, -1), generator())
+    weights = torch.eye(5).reshape(1, 5, 5).expand(30, -1, -1)
+    drawn = draw(weights, uniform(weights, generator()))
     assert torch.equal(drawn, torch.arange(5).expand(30, 5))
 
 
+def test_by_hand() -> None:
+    weights = torch.tensor([1.0, 0.0, 2.0, 1.0]).expand(5, -1)
+    assert draw(weights, torch.tensor([0.0, 0.2499, 0.25, 0.7499, 0.75])).tolist() == [0, 0, 2, 2, 3]
+
+
 def test_never_a_weight_of_zero_nor_out_of_range() -> None:
-    """Totals of all sizes, zeros at both ends, as rounding could carry a draw past the last positive weight."""
+    """Totals of all sizes, zeros at both ends, and numbers that rounding carries to the very end."""
     source = generator(1)
     for scale in (1e-30, 1e-3, 1.0, 1.0000001, 3.0, 1e20):
         weights = torch.rand(20_000, 7, generator=source) * scale
         weights[:, [0, 3, 6]] = 0
-        drawn = draw(weights, source)
-        assert (weights.gather(1, drawn.unsqueeze(1)) > 0).all()
+        for numbers in (
+            uniform(weights, source),
+            torch.full((20_000,), 1 - 2**-24),
+            torch.zeros(20_000),
+            torch.ones(20_000),
+        ):
+            drawn = draw(weights, numbers)
+            assert (weights.gather(1, drawn.unsqueeze(1)) > 0).all()
 
 
-def test_the_largest_uniform_number_stays_in_range(monkeypatch) -> None:
-    monkeypatch.setattr(torch, "rand", lambda shape, **kwargs: torch.ones(shape, dtype=kwargs["dtype"]))
-    assert draw(torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]]), generator()).tolist() == [1, 2]
+def test_numbers_are_as_precise_as_the_weights() -> None:
+    assert uniform(torch.ones(3, 2, dtype=torch.float64), generator()).dtype == torch.float64
+    assert uniform(torch.ones(3, 2), generator()).shape == (3,)
 
 
-def test_same_seed_same_draws() -> None:
-    weights = torch.rand(50, 9)
-    assert torch.equal(draw(weights, generator(7)), draw(weights, generator(7)))
-    assert not torch.equal(draw(weights, generator(7)), draw(weights, generator(8)))
+def test_a_share_of_the_batch_gets_its_own_rows() -> None:
+    whole = Noise(generator(5), 7).uniform(3, 2)
+    assert whole.shape == (7, 3, 2)
+    assert torch.equal(Noise(generator(5), 7, 2, 4).uniform(3, 2), whole[2:6])
+    twice = Noise(generator(5), 7).repeated(2).uniform(3)
+    assert twice.shape == (14, 3)
+    assert torch.equal(Noise(generator(5), 7, 2, 4).repeated(2).uniform(3), twice[4:12])
+
+
+def test_same_seed_same_numbers() -> None:
+    assert torch.equal(Noise(generator(7), 4).uniform(9), Noise(generator(7), 4).uniform(9))
+    assert not torch.equal(Noise(generator(7), 4).uniform(9), Noise(generator(8), 4).uniform(9))

@@ -3,11 +3,19 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from seqcredit import __version__
 from seqcredit.errors import UserError
+
+if TYPE_CHECKING:
+    from seqcredit.training.decoding import Search
+    from seqcredit.training.processes import Processes
+    from seqcredit.training.runs import Run
+
+Command = Callable[[argparse.Namespace], int]
 
 
 class Parser(argparse.ArgumentParser):
@@ -23,11 +31,255 @@ def parser() -> Parser:
     top.add_argument("--version", action="version", version=f"seqcredit {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    about = "check each proposition and equality of the paper on whole spaces of sequences"
-    command = commands.add_parser("verify", help=about, description=f"{about.capitalize()}. Exit code 1 if one fails.")
-    command.add_argument("--json", action="store_true", help="print every cell as JSON instead of the table")
-    command.set_defaults(run=verify)
+    def command(name: str, run: Command, about: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        made.set_defaults(run=run)
+        return made
+
+    _prepare_options(command("prepare", prepare, "turn parallel text into a folder that training reads"))
+    _train_options(command("train", train, "train a recipe in a new run folder, then evaluate it on the test set"))
+    made = command("resume", resume, "continue a run exactly where its last checkpoint stood")
+    made.add_argument("run_folder", metavar="RUN", type=Path)
+    _machine_options(made)
+    made = command("evaluate", evaluate, "decode a split with a trained run and score it")
+    made.add_argument("run_folder", metavar="RUN", type=Path)
+    made.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
+    made.add_argument("--raw", nargs=2, type=Path, metavar=("SOURCE", "REFERENCE"), help="two text files instead")
+    made.add_argument("--json", action="store_true", help="print the figures as JSON")
+    _search_options(made)
+    made = command("translate", translate, "translate lines of text from a file or from standard input")
+    made.add_argument("run_folder", metavar="RUN", type=Path)
+    made.add_argument("file", nargs="?", default="-", help="one sentence a line; - is standard input (default)")
+    made.add_argument("--n-best", type=int, default=1, metavar="N", help="print the N best, numbered by line")
+    made.add_argument("--scores", action="store_true", help="print the log-probability before each")
+    _search_options(made)
+    made = command("compare", compare, "compare two runs on the same split, with significance")
+    made.add_argument("baseline", metavar="RUN", type=Path)
+    made.add_argument("system", metavar="RUN", type=Path)
+    made.add_argument("--split", default="test", help="a split that both have been evaluated on (default: test)")
+    made.add_argument("--show", type=int, default=5, metavar="N", help="sentences that differ most (default: 5)")
+    made = command("verify", verify, "check each proposition of the paper on whole spaces; exit code 1 if one fails")
+    made.add_argument("--json", action="store_true", help="print every cell as JSON instead of the table")
     return top
+
+
+def _prepare_options(made: argparse.ArgumentParser) -> None:
+    made.add_argument("out", metavar="OUT", type=Path, help="the folder to make")
+    for split in ("train", "valid", "test"):
+        about = "two parallel text files, or one .tsv, or one .jsonl"
+        made.add_argument(f"--{split}", nargs="+", type=Path, metavar="FILE", help=about)
+    made.add_argument("--iwslt14", type=Path, metavar="FOLDER", help="the unpacked IWSLT14 de-en archive instead")
+    made.add_argument("--tokenized", action="store_true", help="the text is tokenized already: cut it at spaces")
+    made.add_argument("--lowercase", action="store_true")
+    made.add_argument("--moses", action="store_true", help="Moses tokens")
+    made.add_argument("--languages", nargs=2, metavar=("SOURCE", "TARGET"), default=(None, None), help="such as de en")
+    made.add_argument("--bpe", type=int, metavar="SIZE", help="byte-pair pieces by sentencepiece")
+    made.add_argument("--min-count", type=int, default=1, metavar="N", help="rarer words are unknown (default: 1)")
+    made.add_argument("--max-vocabulary", type=int, metavar="N")
+    made.add_argument("--max-length", type=int, metavar="N", help="drop longer training pairs")
+    made.add_argument("--only-short", type=int, metavar="N", help="drop longer pairs in every split")
+    made.add_argument("--overwrite", action="store_true", help="replace a folder that an earlier `prepare` made")
+
+
+def _train_options(made: argparse.ArgumentParser) -> None:
+    made.add_argument("recipe", metavar="RECIPE", type=Path, help="a TOML file, see `recipes/`")
+    made.add_argument("--data", type=Path, metavar="FOLDER", help="a prepared folder (default: the recipe's)")
+    made.add_argument("--out", type=Path, metavar="RUN", help="the run folder to make (default: runs/RECIPE-SEED)")
+    made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key: phase.2.tau=0.02")
+    made.add_argument("--seed", type=int, help="instead of the recipe's")
+    made.add_argument(
+        "--init-from", type=Path, metavar="RUN", help="take over the phases that another run has finished"
+    )
+    _machine_options(made)
+
+
+def _machine_options(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
+    made.add_argument("--threads", type=int, metavar="N", help="threads of the CPU")
+    made.add_argument("--log-every", type=int, default=100, metavar="N", help="updates between lines (default: 100)")
+    made.add_argument("--checkpoint-minutes", type=float, default=5.0, metavar="M", help="default: 5")
+
+
+def _search_options(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--beam", type=int, metavar="N", help="beam width (default: the recipe's)")
+    made.add_argument(
+        "--length-penalty", type=float, default=0.0, metavar="X", help="rank by logp / length^X (default: 0)"
+    )
+    made.add_argument("--replace-unknown", action="store_true", help="unknown words become the attended source word")
+    made.add_argument("--phase", help="weights of this phase (default: the last one)")
+    made.add_argument("--device", default="cpu")
+
+
+def prepare(options: argparse.Namespace) -> int:
+    """`seqcredit prepare`."""
+    from seqcredit.data import iwslt
+    from seqcredit.data.prepare import prepare as write
+    from seqcredit.data.prepared import PrepareOptions
+    from seqcredit.data.text import TextOptions, read_files
+
+    if options.iwslt14:
+        manifest = write(iwslt.read(options.iwslt14).splits, options.out, iwslt.OPTIONS, options.overwrite)
+    else:
+        if not options.train or not options.valid:
+            raise UserError("--train and --valid are needed (or --iwslt14). See 'seqcredit prepare --help'.")
+        source, target = options.languages
+        text = TextOptions(options.lowercase, options.moses, source, target, options.bpe)
+        wanted = PrepareOptions(
+            text,
+            options.tokenized,
+            options.min_count,
+            options.max_vocabulary,
+            options.max_length,
+            options.only_short,
+        )
+        files = {split: getattr(options, split) for split in ("train", "valid", "test") if getattr(options, split)}
+        manifest = write(
+            {split: read_files(paths) for split, paths in files.items()}, options.out, wanted, options.overwrite
+        )
+    for name, counts in manifest.splits.items():
+        print(
+            f"{name}: {counts.examples:,} examples; dropped {counts.dropped_empty:,} empty and {counts.dropped_long:,} "
+            f"long ({counts.dropped_long_share:.1%}); unknown words {counts.unknown_source:.1%} and "
+            f"{counts.unknown_references:.1%}"
+        )
+    print(f"vocabularies: {manifest.source_vocabulary:,} and {manifest.target_vocabulary:,}; written to {options.out}")
+    return 0
+
+
+def train(options: argparse.Namespace) -> int:
+    """`seqcredit train`."""
+    from seqcredit import config
+    from seqcredit.training.processes import Processes
+    from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data, take_over
+
+    processes = Processes.join()
+    changes = [*options.set, *([] if options.seed is None else [f"seed={options.seed}"])]
+    recipe = config.load(options.recipe, changes)
+    prepared = open_data(options.data or Path(recipe.data))
+    out = options.out or Path("runs") / f"{options.recipe.stem}-{recipe.seed}"
+    checksums = {"source": prepared.source_vocabulary.checksum, "target": prepared.target_vocabulary.checksum}
+    if processes.writes:
+        run = Run.create(out, options.recipe.read_text(encoding="utf-8"), recipe, prepared.folder, checksums)
+        if options.init_from:
+            take_over(run, options.init_from, print)
+    processes.wait()
+    return _go(Run.open(out), options, processes)
+
+
+def resume(options: argparse.Namespace) -> int:
+    """`seqcredit resume`."""
+    from seqcredit.training.processes import Processes
+    from seqcredit.training.runs import Run
+
+    return _go(Run.open(options.run_folder), options, Processes.join())
+
+
+def _go(run: "Run", options: argparse.Namespace, processes: "Processes") -> int:
+    """Train what is left, then evaluate on the test set."""
+    import torch
+
+    from seqcredit.reporting import evaluate as report
+    from seqcredit.training.start import open_data
+    from seqcredit.training.trainer import Trainer
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    say = print if processes.writes else (lambda _: None)
+    prepared = open_data(run.data, run.about["vocabularies"])
+    trainer = Trainer(run, prepared, say, options.device, options.log_every, options.checkpoint_minutes, processes)
+    try:
+        trainer.train()
+    except KeyboardInterrupt:
+        trainer.save()
+        raise UserError(f"stopped and saved; continue with `seqcredit resume {run.folder}`.") from None
+    if processes.writes and "test" in prepared.manifest.splits and run.trains_an_actor():
+        figures, hypotheses = report.evaluate(
+            run, prepared, prepared.split("test"), report.final_search(run.recipe), options.device
+        )
+        report.write_result(run, "test", figures, hypotheses, trainer.progress.diverged)
+        say(f"test BLEU {figures['bleu']:.2f} ({figures['bleu_signature']})")
+    processes.leave()
+    say(f"done: {run.folder}")
+    return 0
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """`seqcredit evaluate`."""
+    from seqcredit.reporting import evaluate as report
+    from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data
+
+    run = Run.open(options.run_folder)
+    prepared = open_data(run.data, run.about["vocabularies"])
+    search = _search(run.recipe.beam, run.recipe.longest_output, options)
+    if options.raw:
+        source, reference = options.raw
+        figures = report.evaluate_raw(run, prepared, source, reference, search, options.device, options.phase)
+    else:
+        figures, hypotheses = report.evaluate(
+            run, prepared, prepared.split(options.split), search, options.device, options.phase
+        )
+        report.write_hypotheses(run, options.split, hypotheses)
+    if options.json:
+        print(json.dumps(figures, indent=1))
+    else:
+        for key, value in figures.items():
+            print(f"{key:22} {value}")
+    return 0
+
+
+def translate(options: argparse.Namespace) -> int:
+    """`seqcredit translate`: reads, translates and prints a line at a time."""
+    import torch
+
+    from seqcredit.data.text import lines
+    from seqcredit.reporting import evaluate as report
+    from seqcredit.training.decoding import n_best
+    from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data
+
+    run = Run.open(options.run_folder)
+    prepared = open_data(run.data, run.about["vocabularies"])
+    actor = report.load_actor(run, prepared, torch.device(options.device), options.phase)
+    search = _search(run.recipe.beam, run.recipe.longest_output, options)
+    search = search._replace(width=max(search.width, options.n_best))
+    for number, line in enumerate(sys.stdin if options.file == "-" else lines(Path(options.file)), 1):
+        for words, logp in n_best(actor, prepared, line, search, options.n_best, options.device):
+            fields = [str(number)] if options.n_best > 1 else []
+            fields += [f"{logp:.4f}"] if options.scores else []
+            print("\t".join([*fields, prepared.sentence(words)]), flush=True)
+    return 0
+
+
+def compare(options: argparse.Namespace) -> int:
+    """`seqcredit compare`."""
+    from seqcredit.reporting import compare as report
+    from seqcredit.reporting.evaluate import read_hypotheses
+    from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data
+
+    runs = [Run.open(options.baseline), Run.open(options.system)]
+    prepared = open_data(runs[0].data)
+    split = prepared.split(options.split)
+    references, sources = list(split.reference_texts()), list(split.source_texts())
+    baseline, system = (read_hypotheses(run, options.split) for run in runs)
+    result = report.paired_bootstrap(baseline, system, references)
+    print(f"{runs[0].folder}  BLEU {result.baseline:.2f}")
+    print(f"{runs[1].folder}  BLEU {result.system:.2f}  ({result.system - result.baseline:+.2f}, p = {result.p:.4f})")
+    print(f"paired bootstrap, {result.signature}")
+    for d in report.differences(baseline, system, references)[: options.show]:
+        print(f"\n{d.sentence + 1}: sentence BLEU {d.baseline:.1f} -> {d.system:.1f}")
+        for name, words in (("source", sources[d.sentence]), ("reference", references[d.sentence][0])):
+            print(f"  {name:10} {' '.join(words)}")
+        print(f"  {'baseline':10} {' '.join(baseline[d.sentence])}\n  {'system':10} {' '.join(system[d.sentence])}")
+    return 0
+
+
+def _search(beam: int, longest: int, options: argparse.Namespace) -> "Search":
+    from seqcredit.training.decoding import Search
+
+    return Search(options.beam or beam, longest + 1, options.length_penalty, options.replace_unknown)
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -62,4 +314,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         print("seqcredit: interrupted.", file=sys.stderr)
         code = 130
+    except BrokenPipeError:  # whoever read our output has gone
+        sys.stderr.close()
+        code = 0
     sys.exit(code)

@@ -1,19 +1,46 @@
-"""One uniform number makes one token."""
+"""Randomness: one uniform number makes one token, and every row of a batch has numbers of its own.
+
+Numbers are drawn for the whole batch in one go, whoever uses which of its rows: a batch that is shared among processes,
+and rows that leave early, get the same numbers as one process that keeps them all.
+"""
+
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 
-def draw(probabilities: Float[Tensor, "*B V"], generator: Generator) -> Int[Tensor, "*B"]:
-    """One index a row by inverse CDF, from weights that need not sum to one; never an index of weight zero.
+@dataclass(frozen=True)
+class Noise:
+    """A source of random numbers for rows `first .. first + rows` of a batch of `total`."""
 
-    Costs one uniform number a row, where `torch.multinomial` draws V exponential ones.
-    """
-    cdf = probabilities.cumsum(-1)
-    shape = (*probabilities.shape[:-1], 1)
-    uniform = torch.rand(shape, generator=generator, device=generator.device, dtype=cdf.dtype).to(cdf.device)
-    index = torch.searchsorted(cdf, uniform * cdf[..., -1:], right=True)
-    # Rounding can carry `uniform * total` up to the total itself, past the last positive weight.
+    generator: Generator
+    total: int
+    first: int = 0
+    rows: int | None = None
+
+    def repeated(self, times: int) -> "Noise":
+        """Noise for a batch in which every row stands `times` over."""
+        rows = self.total if self.rows is None else self.rows
+        return Noise(self.generator, self.total * times, self.first * times, rows * times)
+
+    def uniform(self, *shape: int, device: torch.device | str = "cpu") -> Float[Tensor, "..."]:
+        """Numbers in [0, 1) of shape (rows, *shape)."""
+        numbers = torch.rand(self.total, *shape, generator=self.generator, device=self.generator.device)
+        return numbers[self.first : self.first + (self.total if self.rows is None else self.rows)].to(device)
+
+
+def uniform(weights: Float[Tensor, "*B V"], generator: Generator) -> Float[Tensor, "*B"]:
+    """A number in [0, 1) for each row of weights, as precise as they are."""
+    return torch.rand(weights.shape[:-1], generator=generator, dtype=weights.dtype)
+
+
+def draw(weights: Float[Tensor, "*B V"], uniform: Float[Tensor, "*B"]) -> Int[Tensor, "*B"]:
+    """One index a row by inverse CDF, from weights that need not sum to one; never an index of weight zero."""
+    cdf = weights.cumsum(-1)
+    height = uniform.to(cdf.dtype).unsqueeze(-1) * cdf[..., -1:]
+    index = torch.searchsorted(cdf, height, right=True)
+    # Rounding can carry `height` up to the total itself, past the last positive weight.
     last = torch.searchsorted(cdf, cdf[..., -1:].contiguous())
     return torch.minimum(index, last).squeeze(-1)

@@ -3,6 +3,7 @@ import torch
 from torch import Tensor
 
 from seqcredit.credit.proposals import corrupt_tokens, replace_ngrams
+from seqcredit.draws import Noise
 from seqcredit.types import FIRST_WORD, lengths, pad
 
 V, M = 1000, 6
@@ -10,8 +11,8 @@ REFERENCES = pad([[7, 8, 9, 10, 11, 12, 1], [5], [], [4, 3], [6, 6, 6, 6, 6, 6, 
 BOTH = pytest.mark.parametrize("propose", [replace_ngrams, corrupt_tokens])
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+def noise(seed: int = 0, total: int = len(REFERENCES)) -> Noise:
+    return Noise(torch.Generator().manual_seed(seed), total)
 
 
 def changed(tokens: Tensor) -> Tensor:
@@ -20,7 +21,7 @@ def changed(tokens: Tensor) -> Tensor:
 
 @BOTH
 def test_the_reference_is_among_the_samples(propose) -> None:
-    tokens, fork = propose(REFERENCES, M, V, generator())
+    tokens, fork = propose(REFERENCES, M, V, noise())
     assert tokens.shape == (len(REFERENCES), M, REFERENCES.shape[1])
     assert torch.equal(tokens[:, 0], REFERENCES)
     assert torch.equal(fork[:, 0], lengths(REFERENCES))
@@ -28,7 +29,7 @@ def test_the_reference_is_among_the_samples(propose) -> None:
 
 @BOTH
 def test_eos_and_padding_stay_and_no_special_symbol_comes_in(propose) -> None:
-    tokens, _ = propose(REFERENCES, M, V, generator())
+    tokens, _ = propose(REFERENCES, M, V, noise())
     assert torch.equal(lengths(tokens), lengths(REFERENCES).unsqueeze(1).expand(-1, M))
     assert (tokens[changed(tokens)] >= FIRST_WORD).all()
     assert tokens.max() < V
@@ -36,13 +37,13 @@ def test_eos_and_padding_stay_and_no_special_symbol_comes_in(propose) -> None:
 
 @BOTH
 def test_before_the_fork_all_is_the_references(propose) -> None:
-    tokens, fork = propose(REFERENCES, M, V, generator())
+    tokens, fork = propose(REFERENCES, M, V, noise())
     before = torch.arange(tokens.shape[-1]) < fork.unsqueeze(-1)
     assert not (changed(tokens) & before).any()
 
 
 def test_one_ngram_of_at_most_four_words_is_replaced() -> None:
-    tokens, fork = replace_ngrams(REFERENCES, M, V, generator())
+    tokens, fork = replace_ngrams(REFERENCES, M, V, noise())
     different = changed(tokens)[:, 1:]
     first = different.long().argmax(-1)
     span = different.shape[-1] - different.flip(-1).long().argmax(-1) - first
@@ -56,7 +57,7 @@ def test_one_ngram_of_at_most_four_words_is_replaced() -> None:
 
 def test_length_place_and_word_are_uniform() -> None:
     references = pad([[2, 2, 2, 2, 2]]).expand(30_000, -1)
-    tokens, fork = replace_ngrams(references, 2, 2002, generator())
+    tokens, fork = replace_ngrams(references, 2, 2002, noise(total=30_000))
     different = tokens[:, 1] != references
     n = different.sum(-1)
     share = torch.bincount(n, minlength=5)[1:5] / len(n)
@@ -71,13 +72,18 @@ def test_length_place_and_word_are_uniform() -> None:
 
 def test_the_rate_of_corruption() -> None:
     references = pad([[2] * 20]).expand(2_000, -1)
-    tokens, _ = corrupt_tokens(references, 3, 5_000, generator(), rate=0.3)
+    tokens, _ = corrupt_tokens(references, 3, 5_000, noise(total=2_000), rate=0.3)
     assert float((tokens[:, 1:, :20] != 2).float().mean()) == pytest.approx(0.3, abs=0.01)
 
 
 @BOTH
 def test_same_seed_same_samples(propose) -> None:
-    assert torch.equal(propose(REFERENCES, M, V, generator(3)).tokens, propose(REFERENCES, M, V, generator(3)).tokens)
-    assert not torch.equal(
-        propose(REFERENCES, M, V, generator(3)).tokens, propose(REFERENCES, M, V, generator(4)).tokens
-    )
+    assert torch.equal(propose(REFERENCES, M, V, noise(3)).tokens, propose(REFERENCES, M, V, noise(3)).tokens)
+    assert not torch.equal(propose(REFERENCES, M, V, noise(3)).tokens, propose(REFERENCES, M, V, noise(4)).tokens)
+
+
+@BOTH
+def test_a_share_of_the_batch_gets_the_proposals_of_the_whole(propose) -> None:
+    whole = propose(REFERENCES, M, V, noise())
+    rows = Noise(torch.Generator().manual_seed(0), len(REFERENCES), 30, 50)
+    assert torch.equal(propose(REFERENCES[30:80], M, V, rows).tokens, whole.tokens[30:80])

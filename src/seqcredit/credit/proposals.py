@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
-from torch import Generator, Tensor
+from torch import Tensor
 
+from seqcredit.draws import Noise
 from seqcredit.types import FIRST_WORD, lengths
 
 
@@ -17,7 +18,7 @@ class Proposals(NamedTuple):
 
 
 def replace_ngrams(
-    references: Int[Tensor, "B L"], samples: int, actions: int, generator: Generator, longest: int = 4
+    references: Int[Tensor, "B L"], samples: int, actions: int, noise: Noise, longest: int = 4
 ) -> Proposals:
     """The reference and samples - 1 copies in which one n-gram, n <= longest, is replaced by random words.
 
@@ -25,42 +26,42 @@ def replace_ngrams(
     """
     (B, L), M = references.shape, samples
     words = lengths(references).unsqueeze(-1)  # (B, 1)
-    n = 1 + _below(words.clamp(min=1, max=longest).expand(B, M), generator)
-    start = _below((words - n + 1).clamp(min=1), generator)
+    n = 1 + _below(words.clamp(min=1, max=longest).expand(B, M), noise)
+    start = _below((words - n + 1).clamp(min=1), noise)
     position = torch.arange(L, device=references.device)
     inside = (position >= start.unsqueeze(-1)) & (position < (start + n).unsqueeze(-1))  # (B, M, L)
-    return _fill(references, inside, start, actions, generator)
+    return _fill(references, inside, start, actions, noise)
 
 
 def corrupt_tokens(
-    references: Int[Tensor, "B L"], samples: int, actions: int, generator: Generator, rate: float = 0.2
+    references: Int[Tensor, "B L"], samples: int, actions: int, noise: Noise, rate: float = 0.2
 ) -> Proposals:
     """The reference and samples - 1 copies in which each word is replaced by a random one with probability `rate`.
 
     The released code's trajectories for soft Q-learning.
     """
-    (B, L), M = references.shape, samples
-    inside = torch.rand((B, M, L), generator=generator, device=generator.device).to(references.device) < rate
+    L, M = references.shape[1], samples
+    inside = noise.uniform(M, L, device=references.device) < rate
     first = inside.long().argmax(-1).masked_fill(~inside.any(-1), L)
-    return _fill(references, inside, first, actions, generator)
+    return _fill(references, inside, first, actions, noise)
 
 
 def _fill(
-    references: Int[Tensor, "B L"], inside: Tensor, fork: Int[Tensor, "B M"], actions: int, generator: Generator
+    references: Int[Tensor, "B L"], inside: Tensor, fork: Int[Tensor, "B M"], actions: int, noise: Noise
 ) -> Proposals:
     """Random words where `inside` is true, but for eos, padding and sample 0."""
     words = lengths(references).unsqueeze(-1)  # (B, 1)
     is_word = torch.arange(references.shape[-1], device=references.device) < words  # (B, L)
     inside = inside & is_word.unsqueeze(1)
     inside[:, 0] = False
-    random = torch.randint(FIRST_WORD, actions, inside.shape, generator=generator, device=generator.device)
-    tokens = torch.where(inside, random.to(references.device), references.unsqueeze(1))
+    limit = torch.full_like(inside, actions - FIRST_WORD, dtype=torch.long)
+    tokens = torch.where(inside, FIRST_WORD + _below(limit, noise), references.unsqueeze(1))
     fork = torch.minimum(fork, words)
     fork[:, 0] = words[:, 0]
     return Proposals(tokens, fork)
 
 
-def _below(limit: Int[Tensor, "B M"], generator: Generator) -> Int[Tensor, "B M"]:
+def _below(limit: Int[Tensor, "B *M"], noise: Noise) -> Int[Tensor, "B *M"]:
     """A uniform integer in [0, limit) for each entry."""
-    uniform = torch.rand(limit.shape, generator=generator, device=generator.device)
-    return torch.minimum((uniform.to(limit.device) * limit).long(), limit - 1)
+    uniform = noise.uniform(*limit.shape[1:], device=limit.device)
+    return torch.minimum((uniform * limit).long(), limit - 1)

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from seqcredit.draws import draw
+from seqcredit.draws import draw, uniform
 from seqcredit.errors import UserError
 from seqcredit.types import EOS, UNK, token_mask
 
@@ -96,7 +96,8 @@ class EditOracle:
         tokens = torch.full((count, self.bound), EOS)
         state, going = torch.full((count,), self.start), torch.ones(count, dtype=torch.bool)
         for t in range(self.bound - 1):
-            drawn = draw(_group_policy(self._q(t, state), self.log_mass, self.tau), generator)
+            policy = _group_policy(self._q(t, state), self.log_mass, self.tau)
+            drawn = draw(policy, uniform(policy, generator))
             token = members[drawn]
             if len(junk):
                 random = junk[torch.randint(len(junk), (count,), generator=generator)]

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
 from seqcredit.credit.values import expected_value, soft_policy, soft_value
-from seqcredit.draws import draw
+from seqcredit.draws import draw, uniform
 from seqcredit.errors import UserError
 from seqcredit.types import EOS, Reward, lengths
 
@@ -172,4 +172,4 @@ def sequence_logp(space: Space, logp: Float[Tensor, "N V"]) -> Float[Tensor, " N
 def sample(payoffs: Payoffs, tau: float, count: int, generator: Generator) -> Int[Tensor, "n T"]:
     """Sequences drawn exactly from P_R."""
     weights = log_payoff(payoffs, tau).exp().expand(count, -1)
-    return payoffs.space.sequences()[draw(weights, generator)]
+    return payoffs.space.sequences()[draw(weights, uniform(weights, generator))]

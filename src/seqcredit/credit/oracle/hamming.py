@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from seqcredit.credit.values import at_bound, soft_policy
-from seqcredit.draws import draw
+from seqcredit.draws import draw, uniform
 from seqcredit.errors import UserError
 from seqcredit.types import EOS, lengths
 
@@ -75,6 +75,7 @@ class HammingOracle:
         policy = soft_policy(self.q(), self.tau, at_bound(tokens[0], self.bound))
         going = torch.ones(count, dtype=torch.bool)
         for t in range(self.bound):
-            tokens[going, t] = draw(policy[t].expand(int(going.sum()), -1), generator)
+            weights = policy[t].expand(int(going.sum()), -1)
+            tokens[going, t] = draw(weights, uniform(weights, generator))
             going = going & (tokens[:, t] != EOS)
         return tokens

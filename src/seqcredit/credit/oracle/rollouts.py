@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from seqcredit.credit.values import entropy
-from seqcredit.draws import draw
+from seqcredit.draws import draw, uniform
 from seqcredit.types import EOS, Reward
 
 # The next token's log-probabilities (N, V) after given prefixes (N, t); row i continues prefix i.
@@ -47,7 +47,7 @@ def estimate_value(
         else:
             logp = policy(tokens)
             extra = extra + (tau * entropy(logp)).masked_fill(~going, 0)
-            token = draw(logp.exp(), generator).masked_fill(~going, EOS)
+            token = draw(logp.exp(), uniform(logp, generator)).masked_fill(~going, EOS)
         tokens = torch.cat([tokens, token.unsqueeze(-1)], -1)
         going = going & (token != EOS)
     scores = reward.prefix_scores(tokens, references.repeat_interleave(rollouts, 0))

@@ -1,0 +1,325 @@
+"""Recipes: one TOML file tells one experiment, as frozen dataclasses.
+
+A key that does not exist, is missing or does not apply to its phase is an error that names the nearest valid one.
+`fidelity` fills the keys in which the paper and its authors' released code differ; a key in the recipe wins over it.
+"""
+
+import difflib
+import json
+import tomllib
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from seqcredit.errors import UserError
+
+Fidelity = Literal["default", "paper", "released"]
+
+
+@dataclass(frozen=True)
+class Payoff:
+    """The pay-off R. Which keys count depends on `metric`."""
+
+    metric: Literal["bleu", "edit", "hamming", "rouge-l", "chrf", "cider"] = "bleu"
+    smoothing: str = "add-one"  # bleu
+    scaled: bool = True  # bleu: times the reference's length, for the token rewards
+    unk_matches: bool = True
+
+
+@dataclass(frozen=True)
+class Model:
+    """A sequence-to-sequence network: the actor's, or the critic's that reads the reference."""
+
+    embedding: int = 256
+    hidden: int = 256
+    layers: int = 1
+    attention: Literal["dot", "mlp"] = "dot"
+    input_feeding: bool = False
+    dropout: float = 0.3
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What all phases have: optimizer, batches, and when the learning rate falls."""
+
+    name: str
+    learning_rate: float
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    beta1: float = 0.9  # Adam's first decay rate
+    batch_size: int = 50
+    clip: float = 5.0  # global gradient norm, of each network
+    epochs: int = 30  # at the most
+    decay: float = 0.5  # factor of the learning rate when validation does not improve
+    decays: int = 6  # then stop
+    validate_every: int = 0  # updates; 0 is once an epoch
+
+
+@dataclass(frozen=True)
+class Mle(Phase):
+    """Maximum likelihood."""
+
+
+@dataclass(frozen=True)
+class Proposing(Phase):
+    """What phases that learn from sequences near the reference have."""
+
+    tau: float = 0.4
+    samples: int = 5  # M, the reference included
+    proposal: Literal["ngram", "corrupt"] = "ngram"
+    longest: int = 4  # words of a replaced n-gram
+    corruption: float = 0.2  # share of corrupted words
+    bound: int = 51  # T: tokens of a sequence at the most, eos included
+
+
+@dataclass(frozen=True)
+class Raml(Proposing):
+    """Reward augmented maximum likelihood."""
+
+    weight_scaled: bool = False  # the pay-off of the importance weights: BLEU times length?
+    weight_tau: float | None = None  # temperature of the importance weights; tau if not given
+
+
+@dataclass(frozen=True)
+class SoftQ(Proposing):
+    """Soft Q-learning: the first phase of VAML."""
+
+    look_ahead: Literal["gradient", "constant", "target"] = "gradient"  # V of the next state
+    target_rate: float = 0.001  # speed of the target network, for look_ahead = "target"
+
+
+@dataclass(frozen=True)
+class Vaml(Raml):
+    """Value augmented maximum likelihood: the second phase."""
+
+    kappa: float = 0.2
+    kappa_draws: bool = False  # draw the coin of each token instead of taking its expectation
+
+
+@dataclass(frozen=True)
+class Critic(Phase):
+    """Policy evaluation of a fixed actor."""
+
+    tau: float = 0.04
+    target_rate: float = 0.001
+    smoothing: float = 0.001
+    smoothing_form: Literal["sum", "mean"] = "mean"
+    td_form: Literal["squared", "half"] = "squared"
+    future_entropy: bool = True
+    bound_value: Literal["eos", "free"] = "eos"  # V at the length bound: Q(eos), or over all actions
+    samples: int = 2  # sequences drawn for each sentence
+    extra_length: int = 5  # a sample's bound, eos included: this much over the longest reference of the batch
+    longest_sample: int = 50  # and at the most this
+    judged_by: Literal["return_error", "td"] = "return_error"  # of a critic alone: against what really followed, or TD
+
+
+@dataclass(frozen=True)
+class ActorCritic(Critic):
+    """Actor-Critic with tau = 0, ERAC with tau > 0."""
+
+    samples: int = 1
+    extra_length: int = 10
+    mle_weight: float = 0.1
+    entropy_form: Literal["exact", "normalised"] = "exact"
+    critic_learning_rate: float | None = None  # learning_rate if not given; it never decays
+
+
+PHASES: dict[str, type[Phase]] = {
+    "mle": Mle,
+    "raml": Raml,
+    "soft_q": SoftQ,
+    "vaml": Vaml,
+    "critic": Critic,
+    "actor_critic": ActorCritic,
+}
+OBJECTIVES = {kind: name for name, kind in PHASES.items()}
+
+# The rows in which the paper and the released code differ. "default" is the paper, except where said.
+DECAYS = {"mle": 6, "raml": 6, "vaml": 6, "soft_q": 4, "critic": 5, "actor_critic": 6}
+_PAPER: dict[str, dict[str, Any]] = {
+    "raml": {"weight_scaled": True},
+    "vaml": {"weight_scaled": True, "kappa_draws": False},
+    "soft_q": {"proposal": "ngram"},
+    "critic": {"smoothing_form": "sum", "td_form": "squared", "bound_value": "eos"},
+    "actor_critic": {
+        "smoothing_form": "sum",
+        "td_form": "squared",
+        "bound_value": "eos",
+        "entropy_form": "exact",
+    },
+}
+_RELEASED: dict[str, dict[str, Any]] = {
+    "raml": {"weight_scaled": False, "weight_tau": 1.0},
+    "vaml": {"weight_scaled": False, "weight_tau": 1.0, "kappa_draws": True},
+    "soft_q": {"proposal": "corrupt", "samples": 6},
+    "critic": {"smoothing_form": "mean", "td_form": "half", "bound_value": "free", "judged_by": "td"},
+    "actor_critic": {
+        "smoothing_form": "mean",
+        "td_form": "half",
+        "bound_value": "free",
+        "entropy_form": "normalised",
+        "beta1": 0.0,
+        "decay": 0.9,
+    },
+}
+FIDELITY: dict[str, dict[str, dict[str, Any]]] = {"default": {}, "paper": _PAPER, "released": _RELEASED}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One experiment."""
+
+    name: str
+    phase: tuple[Phase, ...]
+    data: str = ""  # a prepared folder; the command line may give another
+    fidelity: Fidelity = "default"
+    seed: int = 1
+    payoff: Payoff = Payoff()
+    actor: Model = Model()
+    critic: Model = Model(attention="mlp", dropout=0.0)
+    beam: int = 5  # of the final evaluation
+    validation_beam: int = 1
+    longest_output: int = 100  # steps of the final evaluation
+    on_divergence: Literal["rollback", "record"] = "rollback"
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of a file, with `key=value` overrides: `seed=3`, `phase.2.tau=0.02`, `phase.critic.epochs=1`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        table = tomllib.loads(text)
+    except FileNotFoundError:
+        raise UserError(f"There is no recipe {path}; `seqcredit recipes` lists those that come along.") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not TOML: {error}.") from None
+    for override in overrides:
+        _override(table, override)
+    return parse(table, str(path))
+
+
+def parse(table: Mapping[str, Any], where: str) -> Recipe:
+    """A recipe from its table."""
+    fidelity = table.get("fidelity", "default")
+    if fidelity not in [*FIDELITY]:
+        raise UserError(f"{where}: fidelity is {fidelity!r}, but it must be one of {', '.join(FIDELITY)}.")
+    phases = table.get("phase")
+    if not isinstance(phases, list) or not phases or not all(isinstance(phase, Mapping) for phase in phases):
+        raise UserError(f"{where}: there is no [[phase]]; a recipe needs at least one.")
+    built = tuple(_phase(phase, fidelity, f"{where}: phase {i}") for i, phase in enumerate(phases, 1))
+    names = [phase.name for phase in built]
+    if len(set(names)) < len(names):
+        raise UserError(f"{where}: two phases have the same name ({', '.join(names)}); give each its own `name`.")
+    return _build(Recipe, {**table, "phase": built}, where)
+
+
+def _phase(table: Mapping[str, Any], fidelity: str, where: str) -> Phase:
+    objective = table.get("objective")
+    if objective not in [*PHASES]:
+        raise UserError(f"{where}: objective is {objective!r}, but it must be one of {', '.join(PHASES)}.")
+    rest = {key: value for key, value in table.items() if key != "objective"}
+    defaults = {"name": objective, "decays": DECAYS[objective], **FIDELITY[fidelity].get(objective, {})}
+    return _build(PHASES[objective], {**defaults, **rest}, f"{where} ({objective})")
+
+
+def _build(kind: Any, table: Mapping[str, Any], where: str) -> Any:
+    """A dataclass from a table, every key checked."""
+    hints, known = get_type_hints(kind), {field.name: field for field in fields(kind)}
+    for key in table:
+        if key not in known:
+            raise UserError(f"{where}: there is no key {key!r}{_nearest(key, known)}.")
+    for name, field in known.items():
+        if name not in table and field.default is MISSING and field.default_factory is MISSING:
+            raise UserError(f"{where}: the key {name!r} is missing.")
+    filled = {key: _filled(value, known[key].default) for key, value in table.items()}
+    return kind(**{key: _value(value, hints[key], f"{where}: {key}") for key, value in filled.items()})
+
+
+def _filled(value: Any, default: Any) -> Any:
+    """A table over the default of its own key: the critic's attention is not the actor's."""
+    return {**asdict(default), **value} if isinstance(default, Payoff | Model) and isinstance(value, Mapping) else value
+
+
+def _value(value: Any, hint: Any, where: str) -> Any:
+    """A value checked against its annotation; an integer may stand for a float."""
+    if isinstance(hint, type) and hasattr(hint, "__dataclass_fields__"):
+        if isinstance(value, hint):
+            return value
+        if not isinstance(value, Mapping):
+            raise UserError(f"{where} must be a table, not {value!r}.")
+        return _build(hint, value, where)
+    origin = get_origin(hint)
+    if origin is Literal:
+        if value not in get_args(hint):
+            raise UserError(f"{where} is {value!r}, but it must be one of {', '.join(map(str, get_args(hint)))}.")
+        return value
+    if origin in (Union, types.UnionType):
+        return None if value is None else _value(value, get_args(hint)[0], where)
+    if origin is tuple:
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not hint:
+        raise UserError(f"{where} is {value!r}, but it must be {_article(hint.__name__)}.")
+    return value
+
+
+def _override(table: dict[str, Any], text: str) -> None:
+    """Set one key of a nested table from `a.b.c=value`."""
+    path, equals, literal = text.partition("=")
+    if not equals:
+        raise UserError(f"--set {text}: write it as KEY=VALUE, such as phase.2.tau=0.02.")
+    *parents, last = path.strip().split(".")
+    target: Any = table
+    for part in parents:
+        target = _child(target, part, text)
+    if not isinstance(target, dict):
+        raise UserError(f"--set {text}: name a key of the phase, such as phase.2.tau=0.02.")
+    try:
+        target[last] = tomllib.loads(f"value = {literal}")["value"]
+    except tomllib.TOMLDecodeError:
+        target[last] = literal.strip()
+
+
+def _child(table: Any, part: str, text: str) -> Any:
+    if isinstance(table, list):
+        names = [str(phase.get("name", phase.get("objective"))) for phase in table if isinstance(phase, dict)]
+        if part in names:
+            return table[names.index(part)]
+        if part.isdecimal() and 1 <= int(part) <= len(table):
+            return table[int(part) - 1]
+        raise UserError(f"--set {text}: there is no phase {part!r}; they are 1 to {len(table)}: {', '.join(names)}.")
+    child = table.setdefault(part, {})
+    if not isinstance(child, dict | list):
+        raise UserError(f"--set {text}: {part!r} is not a table.")
+    return child
+
+
+def resolved(recipe: Recipe) -> str:
+    """The whole recipe with every default filled in, as TOML that loads to the same recipe."""
+    table = asdict(recipe)
+    phases = [{"objective": OBJECTIVES[type(phase)], **asdict(phase)} for phase in recipe.phase]
+    lines = [_line(key, value) for key, value in table.items() if not isinstance(value, dict | tuple)]
+    for key, value in table.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{key}]", *(_line(k, v) for k, v in value.items())]
+    for phase in phases:
+        lines += ["", "[[phase]]", *(_line(k, v) for k, v in phase.items() if v is not None)]
+    return "\n".join(lines) + "\n"
+
+
+def _line(key: str, value: Any) -> str:
+    text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    return f"{key} = {text}".replace("\x7f", "\\u007f")  # what TOML does not write as JSON does
+
+
+def _nearest(key: str, known: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(key, known, 1)
+    return f"; the nearest is {near[0]!r}" if near else f"; the keys are {', '.join(known)}"
+
+
+def _article(name: str) -> str:
+    words = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
+    return words.get(name, name)

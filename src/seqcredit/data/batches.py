@@ -1,0 +1,103 @@
+"""Batches of sentences of like length, in an order that is a function of seed and epoch.
+
+A row of a batch is a pair: a reference with its source. Pairs are counted as the references are, so that where every
+example has one reference, pair i is example i.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seqcredit.data.prepared import Split
+from seqcredit.data.vocabulary import Vocabulary
+from seqcredit.errors import UserError
+from seqcredit.types import ABSENT, Batch, pad, pad_references
+
+WINDOW = 50  # batches that are sorted by length together
+
+Indices = NDArray[np.int64]
+
+
+class Sequential(NamedTuple):
+    """Batches for evaluation. With the results of all batches in one list, `results[restore[i]]` is example i's."""
+
+    batches: list[Indices]
+    restore: Indices
+
+
+def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int, pairs: bool = True) -> list[Indices]:
+    """The pairs of each batch of an epoch, every pair once; every batch but one is full.
+
+    With `pairs = False` every example is there once, with its first reference.
+    """
+    _check(batch_size)
+    rng = np.random.default_rng([seed, epoch])
+    rows = np.arange(len(split.reference_lengths)) if pairs else np.asarray(split.groups[:-1])
+    rows = rng.permutation(rows)
+    sources, references = _lengths(split, rows)
+    batches: list[Indices] = []
+    for start in range(0, len(rows), WINDOW * batch_size):
+        window = slice(start, start + WINDOW * batch_size)
+        order = np.lexsort((sources[window], references[window]))
+        batches += _chunks(rows[window][order], batch_size)
+    return [batches[number] for number in rng.permutation(len(batches))]
+
+
+def sequential_batches(split: Split, batch_size: int) -> Sequential:
+    """Every example once, the longest sources first: if the memory does not suffice, that shows at once."""
+    _check(batch_size)
+    order = np.argsort(-split.source_lengths, kind="stable")
+    return Sequential(_chunks(np.asarray(split.groups[:-1])[order], batch_size), np.argsort(order))
+
+
+def collate(split: Split, pairs: Indices) -> Batch:
+    """The pairs as one batch: each source, and its references with the pair's own first."""
+    rows = examples(split, pairs)
+    return Batch(torch.from_numpy(split.source_half.padded(rows)), torch.from_numpy(_references(split, pairs, rows)))
+
+
+def _references(split: Split, pairs: Indices, rows: Indices) -> NDArray[np.int64]:
+    """(B, R, L): the pair's own reference, then the example's others in their order, then ABSENT."""
+    first, count = split.groups[rows][:, None], (split.groups[rows + 1] - split.groups[rows])[:, None]
+    own, column = pairs[:, None] - first, np.arange(count.max())
+    number = first + np.where(column == 0, own, column - (column <= own))
+    present = column < count
+    tokens = split.reference_half.sequences.padded(np.where(present, number, first))
+    return np.where(present[..., None], tokens, ABSENT)
+
+
+def from_sentences(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Batch:
+    """Sentences in words as one batch without references: (B, 0, 1)."""
+    sources = [vocabulary.encode(words) for words in sentences]
+    return Batch(pad(sources), pad_references([[] for _ in sources]))
+
+
+def examples(split: Split, pairs: Indices) -> Indices:
+    """The examples to which pairs belong."""
+    return np.searchsorted(split.groups, pairs, side="right") - 1
+
+
+def padding_ratio(split: Split, batches: Sequence[Indices]) -> float:
+    """Share of the places of all sources and own references that follow the closing eos."""
+    used, places = 0, 0
+    for pairs in batches:
+        for lengths in _lengths(split, pairs):
+            used += int(lengths.sum()) + len(lengths)
+            places += (int(lengths.max()) + 1) * len(lengths)
+    return 1 - used / places
+
+
+def _lengths(split: Split, pairs: Indices) -> tuple[Indices, Indices]:
+    return split.source_lengths[examples(split, pairs)], split.reference_lengths[pairs]
+
+
+def _chunks(rows: Indices, size: int) -> list[Indices]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def _check(batch_size: int) -> None:
+    if batch_size < 1:
+        raise UserError(f"The batch size is {batch_size}: set it to 1 or more.")

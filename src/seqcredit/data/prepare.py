@@ -1,0 +1,196 @@
+"""From raw text to a prepared folder, in two passes of which neither holds the corpus in memory."""
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from seqcredit.data.prepared import FORMAT, Manifest, PrepareOptions, SplitCounts
+from seqcredit.data.storage import (
+    MANIFEST,
+    OFFSETS,
+    GrowingArray,
+    SequencesWriter,
+    checksum,
+    new_folder,
+    write_sequences,
+    written_lines,
+)
+from seqcredit.data.text import BPE_SENTENCES, Example, Pieces, learn_pieces, tokenizer
+from seqcredit.data.vocabulary import Vocabulary
+from seqcredit.errors import UserError
+from seqcredit.types import FIRST_WORD, UNK
+
+Encode = Callable[[list[str]], list[int]]
+
+
+class Kept(NamedTuple):
+    """How much of a split is left."""
+
+    examples: int
+    references: int
+    empty: int
+    long: int
+
+
+class Encoded(NamedTuple):
+    """How many words one half of a split has, and how many of them are unknown."""
+
+    words: int
+    unknown: int
+
+
+def prepare(
+    splits: Mapping[str, Iterable[Example]], out: Path, options: PrepareOptions, overwrite: bool = False
+) -> Manifest:
+    """Write a prepared folder from the splits' examples, which are gone through once.
+
+    The folder appears whole or not at all. Vocabularies, and pieces of words, are learned from the split "train".
+    """
+    _check_names(splits)
+    with new_folder(out, overwrite) as folder:
+        kept = {name: _write_words(folder, name, examples, options) for name, examples in splits.items()}
+        source, encode_source = _learn(folder, "source", _source_words, options)
+        target, encode_reference = _learn(folder, "target", _reference_words, options)
+        counts = {}
+        for name, left in kept.items():
+            given = _write_sources(folder, name, encode_source)
+            predicted = _write_references(folder, name, encode_reference)
+            counts[name] = _counts(left, given, predicted)
+        files = {path.name: checksum(path) for path in sorted(folder.iterdir())}
+        manifest = Manifest(FORMAT, "translation", options, len(source), len(target), counts, files)
+        (folder / MANIFEST).write_bytes(manifest.text().encode())
+    return manifest
+
+
+def _check_names(splits: Mapping[str, Iterable[Example]]) -> None:
+    if "train" not in splits:
+        raise UserError('There is no split "train" to learn the vocabulary from: add one.')
+    for name in splits:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            raise UserError(f"{name!r} cannot be a part of a file's name: call the split by letters and digits.")
+
+
+# First pass: words.
+
+
+def _write_words(folder: Path, name: str, examples: Iterable[Example], options: PrepareOptions) -> Kept:
+    """Cut the text into words, drop what is empty or too long, and write the rest down."""
+    longest = _longest(name, options)
+    cut_source = str.split if options.tokenized else tokenizer(options.text, options.text.source_language)
+    cut_reference = str.split if options.tokenized else tokenizer(options.text, options.text.target_language)
+    kept, pairs, empty, long = 0, 0, 0, 0
+    with (
+        (folder / f"{name}.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
+        (folder / f"{name}.references.txt").open("w", encoding="utf-8", newline="\n") as references,
+    ):
+        for example in examples:
+            source, group = cut_source(example.source), [cut_reference(text) for text in example.references]
+            full = [reference for reference in group if source and reference]
+            short = [reference for reference in full if max(len(source), len(reference)) <= longest]
+            empty += len(group) - len(full)
+            long += len(full) - len(short)
+            if short:
+                kept += 1
+                pairs += len(short)
+                sources.write(" ".join(source) + "\n")
+                references.write(json.dumps([" ".join(words) for words in short], ensure_ascii=False) + "\n")
+    if not kept:
+        raise UserError(f"Nothing is left of the split {name!r}: {empty} pairs are empty and {long} are too long.")
+    return Kept(kept, pairs, empty, long)
+
+
+def _longest(name: str, options: PrepareOptions) -> int:
+    limits = (options.filter_all_splits, options.max_length if name == "train" else None)
+    return min((limit for limit in limits if limit is not None), default=sys.maxsize)
+
+
+def _source_words(folder: Path, name: str) -> Iterator[list[list[str]]]:
+    """Of each example the source, in a list of one."""
+    return ([line.split()] for line in written_lines(folder / f"{name}.source.txt"))
+
+
+def _reference_words(folder: Path, name: str) -> Iterator[list[list[str]]]:
+    """Of each example the references."""
+    return ([text.split() for text in json.loads(line)] for line in written_lines(folder / f"{name}.references.txt"))
+
+
+# Second pass: vocabularies and ids.
+
+
+def _learn(
+    folder: Path, side: str, read: Callable[[Path, str], Iterator[list[list[str]]]], options: PrepareOptions
+) -> tuple[Vocabulary, Encode]:
+    """The vocabulary of one side, saved, and the way from words to ids."""
+    cut = _learn_pieces(folder, side, read, options.text.bpe)
+    counts: Counter[str] = Counter()
+    for group in read(folder, "train"):
+        for words in group:
+            counts.update(cut(words))
+    vocabulary = Vocabulary.build(counts, options.min_count, options.max_vocabulary)
+    if len(vocabulary) == FIRST_WORD:
+        raise UserError(
+            f"No word of the {side} side occurs {options.min_count} times or more in training: lower min_count."
+        )
+    vocabulary.save(folder / f"{side}.vocab")
+    return vocabulary, lambda words: vocabulary.encode(cut(words))
+
+
+def _learn_pieces(
+    folder: Path, side: str, read: Callable[[Path, str], Iterator[list[list[str]]]], size: int | None
+) -> Callable[[list[str]], list[str]]:
+    """The way from words to pieces of words, whose model is saved; without `size` words stay whole."""
+    if size is None:
+        return lambda words: words
+    step = 1 + sum(len(group) for group in read(folder, "train")) // BPE_SENTENCES
+    sentences = (" ".join(words) for group in read(folder, "train") for words in group)
+    model = learn_pieces(islice(sentences, 0, None, step), size)
+    (folder / f"{side}.bpe").write_bytes(model)
+    return Pieces(model).cut
+
+
+def _write_sources(folder: Path, name: str, encode: Encode) -> Encoded:
+    """The half of a split that is given."""
+    unknown = 0
+    with write_sequences(folder / f"{name}.source") as out:
+        for (words,) in _source_words(folder, name):
+            unknown += _append(out, encode(words))
+    return Encoded(out.ids.length, unknown)
+
+
+def _write_references(folder: Path, name: str, encode: Encode) -> Encoded:
+    """The half of a split that is predicted."""
+    unknown, first = 0, 0
+    with (
+        write_sequences(folder / f"{name}.references") as out,
+        GrowingArray(folder / f"{name}.references.groups.npy", OFFSETS) as groups,
+    ):
+        groups.extend([first])
+        for group in _reference_words(folder, name):
+            unknown += sum(_append(out, encode(words)) for words in group)
+            first += len(group)
+            groups.extend([first])
+    return Encoded(out.ids.length, unknown)
+
+
+def _append(out: SequencesWriter, ids: list[int]) -> int:
+    """Write one sequence; how many of its words are unknown."""
+    out.append(ids)
+    return ids.count(UNK)
+
+
+def _counts(kept: Kept, sources: Encoded, references: Encoded) -> SplitCounts:
+    return SplitCounts(
+        examples=kept.examples,
+        references=kept.references,
+        source_words=sources.words,
+        reference_words=references.words,
+        unknown_source=sources.unknown / sources.words,
+        unknown_references=references.unknown / references.words,
+        dropped_empty=kept.empty,
+        dropped_long=kept.long,
+    )

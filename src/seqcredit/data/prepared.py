@@ -1,0 +1,273 @@
+"""A prepared folder: vocabularies, ids of every split mapped into memory, the words of the references, and a manifest.
+
+manifest.json               what was done with which options, counts, and the checksum of every other file
+source.vocab  target.vocab  one word a line, in the order of their ids
+source.bpe    target.bpe    sentencepiece models, with the option `bpe` alone
+SPLIT.source.ids.npy        all sources one after another, without eos; SPLIT.source.offsets.npy: where each begins
+SPLIT.references.ids.npy    all references likewise; SPLIT.references.offsets.npy
+SPLIT.references.groups.npy the number of the first reference of each example
+SPLIT.source.txt            words, before unknown ones were replaced and before they were cut into pieces
+SPLIT.references.txt        the same: a JSON list of references a line
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqcredit.data.storage import MANIFEST, Sequences, checksum, open_array, written_lines
+from seqcredit.data.text import Cut, Pieces, TextOptions, detokenize, tokenizer
+from seqcredit.data.vocabulary import Vocabulary
+from seqcredit.errors import UserError
+from seqcredit.types import FIRST_WORD
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """How a corpus is prepared. Lengths are in words, before these are cut into pieces."""
+
+    text: TextOptions = field(default_factory=TextOptions)
+    tokenized: bool = False  # the text is already what `text` would make of it: cut it at spaces
+    min_count: int = 1  # a word seen less often in training is unknown
+    max_vocabulary: int | None = None  # bounds each side, the two symbols included
+    max_length: int | None = None  # training pairs with more words on either side are dropped
+    filter_all_splits: int | None = None  # pairs with more words on either side are dropped in every split
+
+    def __post_init__(self) -> None:
+        least = {"min_count": 1, "max_vocabulary": FIRST_WORD + 1, "max_length": 1, "filter_all_splits": 1}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and value < bound:
+                raise UserError(f"{name} is {value}: set it to {bound} or more.")
+
+
+@dataclass(frozen=True)
+class SplitCounts:
+    """What is in a split and what was left out of it. A pair is a source with one reference."""
+
+    examples: int
+    references: int
+    source_words: int
+    reference_words: int
+    unknown_source: float  # share of the source words that the vocabulary does not have
+    unknown_references: float
+    dropped_empty: int  # pairs
+    dropped_long: int
+
+    @property
+    def dropped_long_share(self) -> float:
+        """Share of the non-empty pairs that were too long."""
+        return self.dropped_long / (self.references + self.dropped_long)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is in a prepared folder."""
+
+    format: int
+    task: str
+    options: PrepareOptions
+    source_vocabulary: int  # sizes
+    target_vocabulary: int
+    splits: dict[str, SplitCounts]
+    files: dict[str, str]  # SHA-256
+
+    def text(self) -> str:
+        """As JSON."""
+        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def load(cls, folder: Path) -> "Manifest":
+        """The manifest of a prepared folder."""
+        try:
+            record = json.loads((folder / MANIFEST).read_bytes())
+        except OSError as error:
+            raise UserError(f"{folder} is not a prepared folder: it has no {MANIFEST}; run the preparation.") from error
+        except ValueError as error:
+            raise UserError(f"{folder / MANIFEST} is damaged: prepare the data again.") from error
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise UserError(f"{folder / MANIFEST} is not of format {FORMAT}: prepare the data again.")
+        try:
+            options = {**record.pop("options")}
+            text = TextOptions(**options.pop("text"))
+            splits = {name: SplitCounts(**counts) for name, counts in record.pop("splits").items()}
+            return cls(**record, options=PrepareOptions(**options, text=text), splits=splits)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise UserError(f"{folder / MANIFEST} is damaged: prepare the data again.") from error
+
+
+@dataclass(frozen=True)
+class References:
+    """The half of a split that is predicted, of whatever kind its sources are."""
+
+    sequences: Sequences
+    groups: NDArray[np.int64]  # example i has the references groups[i], ..., groups[i + 1] - 1
+    path: Path  # of their words
+
+    @classmethod
+    def open(cls, folder: Path, split: str) -> "References":
+        """The references of one split, mapped into memory."""
+        stem = folder / f"{split}.references"
+        return cls(Sequences.open(stem), open_array(folder / f"{stem.name}.groups.npy"), folder / f"{stem.name}.txt")
+
+    def __len__(self) -> int:
+        return len(self.groups) - 1
+
+    def __getitem__(self, index: int) -> list[NDArray[np.int32]]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"there are {len(self)} examples, and {index} is not one of them")
+        return [self.sequences[number] for number in range(self.groups[index], self.groups[index + 1])]
+
+    def words(self, index: int) -> list[list[str]]:
+        """The references of one example in words."""
+        with self.path.open("rb") as file:
+            file.seek(self._starts[index])
+            return _words(file.readline())
+
+    def all_words(self) -> Iterator[list[list[str]]]:
+        """The references of every example in words, one example after another."""
+        return (_words(line) for line in written_lines(self.path))
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        with self.path.open("rb") as file:
+            lengths = [len(line) for line in file]
+        return np.concatenate([[0], np.cumsum(lengths)[:-1]]).tolist()
+
+
+def _words(line: str | bytes) -> list[list[str]]:
+    return [reference.split() for reference in json.loads(line)]
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split: sources and references by number."""
+
+    name: str
+    source_half: Sequences
+    reference_half: References
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: Path, name: str) -> "Split":
+        """A split of a prepared folder, mapped into memory."""
+        return cls(name, Sequences.open(folder / f"{name}.source"), References.open(folder, name), folder)
+
+    def __len__(self) -> int:
+        return len(self.source_half)
+
+    def source(self, index: int) -> NDArray[np.int32]:
+        """Ids of a source, without eos."""
+        return self.source_half[index]
+
+    def references(self, index: int) -> list[NDArray[np.int32]]:
+        """Ids of the references of an example, without eos."""
+        return self.reference_half[index]
+
+    @property
+    def groups(self) -> NDArray[np.int64]:
+        """Example i has the references `groups[i]`, ..., `groups[i + 1] - 1`."""
+        return self.reference_half.groups
+
+    @property
+    def source_lengths(self) -> NDArray[np.int64]:
+        """Words of each source."""
+        return self.source_half.lengths
+
+    @property
+    def reference_lengths(self) -> NDArray[np.int64]:
+        """Words of each reference, of all examples one after another."""
+        return self.reference_half.sequences.lengths
+
+    def reference_text(self, index: int) -> list[list[str]]:
+        """The references of one example in words, as evaluation needs them: unknown words as they were."""
+        return self.reference_half.words(index)
+
+    def reference_texts(self) -> Iterator[list[list[str]]]:
+        """The references of every example in words, one example after another."""
+        return self.reference_half.all_words()
+
+    def source_texts(self) -> Iterator[list[str]]:
+        """Every source in words."""
+        return (line.split() for line in written_lines(self.folder / f"{self.name}.source.txt"))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An opened folder."""
+
+    folder: Path
+    manifest: Manifest
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+
+    @classmethod
+    def open(cls, folder: Path, check: bool = True) -> "Prepared":
+        """Open a prepared folder; `check` compares every file with its checksum."""
+        manifest = Manifest.load(folder)
+        for name, expected in manifest.files.items() if check else ():
+            path = folder / name
+            if not path.is_file():
+                raise UserError(f"{path} is missing: prepare the data again.")
+            if checksum(path) != expected:
+                raise UserError(f"{path} has changed since it was written: prepare the data again.")
+        vocabularies = (Vocabulary.load(folder / f"{side}.vocab") for side in ("source", "target"))
+        return cls(folder, manifest, *vocabularies)
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the manifest, and so of the whole folder."""
+        return checksum(self.folder / MANIFEST)
+
+    def split(self, name: str) -> Split:
+        """A split by its name."""
+        if name not in self.manifest.splits:
+            there = ", ".join(self.manifest.splits)
+            raise UserError(f"{self.folder} has no split {name!r}: choose one of {there}.")
+        return Split.open(self.folder, name)
+
+    def cut(self, sentence: str) -> list[str]:
+        """A sentence of the source language as the source vocabulary's words, cut as the corpus was."""
+        words, pieces = self._source_tokenizer(sentence), self._source_pieces
+        return words if pieces is None else pieces.cut(words)
+
+    def reference_words(self, sentence: str) -> list[str]:
+        """A sentence of the target language as words to score against, cut as the corpus was, but into no pieces."""
+        options = self.manifest.options.text
+        return tokenizer(options, options.target_language)(sentence)
+
+    def words(self, ids: Iterable[int]) -> list[str]:
+        """Predicted ids as words, up to the first eos; pieces are joined."""
+        return self.join(self.target_vocabulary.decode(ids))
+
+    def join(self, words: list[str]) -> list[str]:
+        """Words of the target vocabulary as words to read: pieces are joined."""
+        return words if self._target_pieces is None else self._target_pieces.join(words)
+
+    def sentence(self, words: list[str]) -> str:
+        """Predicted words as a line to read."""
+        options = self.manifest.options.text
+        return detokenize(words, options, options.target_language)
+
+    @cached_property
+    def _source_tokenizer(self) -> Cut:
+        options = self.manifest.options.text
+        return tokenizer(options, options.source_language)
+
+    @cached_property
+    def _source_pieces(self) -> Pieces | None:
+        return self._pieces("source")
+
+    @cached_property
+    def _target_pieces(self) -> Pieces | None:
+        return self._pieces("target")
+
+    def _pieces(self, side: str) -> Pieces | None:
+        return Pieces((self.folder / f"{side}.bpe").read_bytes()) if self.manifest.options.text.bpe else None

@@ -1,0 +1,205 @@
+"""What lies on disk: arrays that grow, sequences of unequal length, and folders that appear whole or not at all."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from seqcredit.errors import UserError
+from seqcredit.types import EOS
+
+MANIFEST = "manifest.json"
+IDS = np.dtype("<i4")
+OFFSETS = np.dtype("<i8")
+
+
+class GrowingArray:
+    """A one-dimensional `.npy` file, written from front to back without being held in memory."""
+
+    def __init__(self, path: Path, dtype: np.dtype[np.generic]) -> None:
+        self._file = path.open("wb")
+        self._dtype = dtype
+        self.length = 0
+        self._header()
+        self._start = self._file.tell()
+
+    def extend(self, values: Sequence[int]) -> None:
+        """Append values."""
+        self._file.write(np.asarray(values, self._dtype).tobytes())
+        self.length += len(values)
+
+    def __enter__(self) -> "GrowingArray":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._file:
+            self._file.seek(0)
+            self._header()
+            # numpy leaves room in the header for the first axis to grow.
+            assert self._file.tell() == self._start
+
+    def _header(self) -> None:
+        description = {"descr": npy.dtype_to_descr(self._dtype), "fortran_order": False, "shape": (self.length,)}
+        npy.write_array_header_1_0(self._file, description)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Sequences of ids of unequal length: sequence i is `ids[offsets[i]:offsets[i + 1]]`."""
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def open(cls, stem: Path) -> "Sequences":
+        """The two files `STEM.ids.npy` and `STEM.offsets.npy`, mapped into memory."""
+        return cls(open_array(with_suffix(stem, "ids.npy")), open_array(with_suffix(stem, "offsets.npy")))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> NDArray[np.int32]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"there are {len(self)} sequences, and {index} is not one of them")
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of words of each."""
+        return np.diff(self.offsets)
+
+    def padded(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The sequences with these numbers as one array, each closed with eos and filled up with eos."""
+        starts, lengths = self.offsets[numbers], self.lengths[numbers]
+        column = np.arange(lengths.max(initial=0) + 1)
+        place = np.minimum(starts[..., None] + column, len(self.ids) - 1)  # beyond a sequence: anything that exists
+        return np.where(column < lengths[..., None], self.ids[place], EOS).astype(np.int64)
+
+
+@contextmanager
+def write_sequences(stem: Path) -> Iterator["SequencesWriter"]:
+    """A writer of the files that `Sequences.open` reads."""
+    with (
+        GrowingArray(with_suffix(stem, "ids.npy"), IDS) as ids,
+        GrowingArray(with_suffix(stem, "offsets.npy"), OFFSETS) as offsets,
+    ):
+        offsets.extend([0])
+        yield SequencesWriter(ids, offsets)
+
+
+@dataclass(frozen=True)
+class SequencesWriter:
+    """Appends one sequence after another."""
+
+    ids: GrowingArray
+    offsets: GrowingArray
+
+    def append(self, sequence: Sequence[int]) -> None:
+        """Write one more sequence."""
+        self.ids.extend(sequence)
+        self.offsets.extend([self.ids.length])
+
+
+def with_suffix(stem: Path, suffix: str) -> Path:
+    """`STEM.suffix`; a dot in the stem's own name stays."""
+    return stem.with_name(f"{stem.name}.{suffix}")
+
+
+def open_array(path: Path) -> NDArray[Any]:
+    """An array on disk, mapped into memory."""
+    try:
+        # A plain view of the map: slicing np.memmap itself is ten times slower.
+        return np.asarray(np.load(path, mmap_mode="r"))
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path} is missing or damaged: prepare the data again.") from error
+
+
+def written_lines(path: Path) -> Iterator[str]:
+    """Lines of a text of ours, every character as it was written."""
+    with path.open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            yield line.removesuffix("\n")
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def new_folder(out: Path, overwrite: bool = False) -> Iterator[Path]:
+    """A folder to write into, which takes the name `out` at the end, or disappears if anything goes wrong."""
+    final = out.resolve()
+    _refuse(out, final, overwrite)
+    new_parents = [parent for parent in final.parents if not parent.exists()]
+    part = final.with_name(f".{final.name}.part-{os.getpid()}")
+    try:
+        part.mkdir(parents=True)
+        yield part
+        _sync(*part.iterdir(), part)
+        _replace(part, final)
+        _sync(final.parent)
+    except BaseException as error:
+        shutil.rmtree(part, ignore_errors=True)
+        for parent in new_parents:
+            with suppress(OSError):
+                parent.rmdir()
+        if isinstance(error, OSError):
+            raise UserError(f"Cannot write {out}: {error.strerror}; nothing was written.") from error
+        raise
+
+
+def _refuse(out: Path, final: Path, overwrite: bool) -> None:
+    """Never delete what is not a prepared folder."""
+    if final.exists() and not final.is_dir():
+        raise UserError(f"{out} is a file: give the name of a new folder.")
+    if not final.exists() or not any(final.iterdir()):
+        return
+    if not overwrite:
+        raise UserError(f"{out} exists and is not empty: give another name, or allow overwriting it.")
+    foreign = {path.name for path in final.iterdir()} - _own_files(final)
+    if foreign:
+        raise UserError(f"{out} holds {min(foreign)}, which no preparation wrote: give another name.")
+
+
+def _own_files(folder: Path) -> set[str]:
+    try:
+        return {MANIFEST, *json.loads((folder / MANIFEST).read_bytes())["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def _sync(*paths: Path) -> None:
+    """Wait until files and folders are on the disk."""
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _replace(part: Path, final: Path) -> None:
+    """Put the new folder in the place of the old one, which comes back if that fails."""
+    old = final.with_name(f"{part.name}-old")
+    if final.exists():
+        final.rename(old)
+    try:
+        part.rename(final)
+    except OSError:
+        if old.exists():
+            old.rename(final)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

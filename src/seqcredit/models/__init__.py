@@ -1,0 +1,1 @@
+"""Who predicts, who judges? Actors, critics, and the search that speaks with them word by word."""

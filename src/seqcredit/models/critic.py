@@ -1,0 +1,45 @@
+"""The judge: reads the reference, gives Q for every word after every prefix, and is followed by a slow copy."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Int
+from torch import Generator, Tensor, nn
+
+from seqcredit.models.lstm import Seq2Seq
+from seqcredit.models.memory import Memory
+
+
+class Critic(Seq2Seq):
+    """Q_phi: the same network with the reference as its source. `readout(features)` is Q.
+
+    The defaults are ERAC's critic; VAML's Q-network has attention "dot" and dropout 0.1.
+    """
+
+    def __init__(
+        self,
+        actions: int,
+        embedding: int = 256,
+        hidden: int = 256,
+        layers: int = 1,
+        attention: Literal["dot", "mlp"] = "mlp",
+        input_feeding: bool = False,
+        dropout: float = 0.0,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__(
+            actions, actions, embedding, hidden, layers, attention, input_feeding, dropout, generator=generator
+        )
+
+    def encode(self, references: Int[Tensor, "B R L"]) -> Memory:
+        """Read the first reference."""
+        return super().encode(references[:, 0])
+
+
+@torch.no_grad()
+def update_target(target: nn.Module, source: nn.Module, rate: float) -> None:
+    """target <- rate * source + (1 - rate) * target, in place.
+
+    The target network of ERAC, where the rate is beta.
+    """
+    torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), rate)

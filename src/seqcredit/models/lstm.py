@@ -1,0 +1,214 @@
+"""The paper's network: a bidirectional LSTM reads, an LSTM with attention writes."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Generator, Tensor, nn
+
+from seqcredit.draws import Noise
+from seqcredit.errors import UserError
+from seqcredit.models.memory import Memory, State
+from seqcredit.types import token_mask
+
+INITIAL = 0.1  # every weight starts uniform in [-INITIAL, INITIAL]
+HOLD = 1e4  # sigmoid(HOLD) is 1 and sigmoid(-HOLD) is 0 in every precision
+
+
+class Seq2Seq(nn.Module):
+    """Scores every action after every prefix, given a source of ids that eos closes.
+
+    Dropout of the attention vector is in the caller's hands: `masks` draws it, `features` and `step` take it, so that
+    sampling and the gradient see the same network.
+    """
+
+    hold: Tensor
+
+    def __init__(
+        self,
+        source_size: int,
+        actions: int,
+        embedding: int = 256,
+        hidden: int = 256,
+        layers: int = 1,
+        attention: Literal["dot", "mlp"] = "dot",
+        input_feeding: bool = False,
+        dropout: float = 0.3,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        _check(hidden, attention, dropout)
+        self.actions, self.dropout, self.fed = actions, dropout, hidden if input_feeding else 0
+        self.source_embedding = nn.Embedding(source_size, embedding)
+        self.embedding = nn.Embedding(actions, embedding)
+        self.bos = nn.Parameter(torch.empty(embedding))
+        widths = [embedding] + [hidden] * (layers - 1)
+        self.encoder = nn.ModuleList(nn.LSTM(width, hidden // 2, bidirectional=True) for width in widths)
+        self.decoder = nn.LSTM(embedding + self.fed, hidden, layers, batch_first=True)
+        self.scorer = Additive(hidden) if attention == "mlp" else Dot()
+        self.combine = nn.Linear(2 * hidden, hidden, bias=False)
+        self.readout = nn.Linear(hidden, actions)
+        self.register_buffer("hold", _hold(hidden // 2), persistent=False)
+        initialise(self, generator)
+
+    def encode(self, source: Int[Tensor, "B S"]) -> Memory:
+        """Read the source in both directions. Padding leaves no trace."""
+        mask = token_mask(source)
+        states, h, c = self.source_embedding(source), [], []  # (B, S, embedding)
+        for lstm in self.encoder:
+            states, last_h, last_c = self._read(lstm, states, mask)
+            h.append(last_h)
+            c.append(last_c)
+        return Memory(states, self.scorer.keys(states), mask, torch.stack(h, 1), torch.stack(c, 1))
+
+    def start(self, memory: Memory) -> State:
+        """Before the first word."""
+        states = memory.states
+        return State(memory.h, memory.c, states.new_zeros(len(states), self.fed), states.new_zeros(states.shape[:2]))
+
+    def step(
+        self,
+        memory: Memory,
+        state: State,
+        token: Int[Tensor, " B"] | None,
+        mask: Float[Tensor, "B D"] | None = None,
+    ) -> tuple[Float[Tensor, "B D"], State]:
+        """Features of the next word after `token`; None stands for bos."""
+        word = self.bos.expand(len(memory.states), -1) if token is None else self.embedding(token)
+        return self._advance(memory, state, word, mask)
+
+    def features(
+        self, memory: Memory, tokens: Int[Tensor, "B T"], masks: Float[Tensor, "B T D"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """What the readout scores each token by, from the tokens before it: a call of `step` for each, all at once."""
+        bos = self.bos.expand(len(tokens), 1, -1)
+        words = torch.cat([bos, self.embedding(tokens[:, :-1])], 1)  # (B, T, embedding)
+        if self.fed:
+            return self._feed(memory, words, masks)
+        states, _, _ = self._write(words, memory.h, memory.c)
+        return self._attend(memory, states, masks)[0]
+
+    def masks(self, length: int, noise: Noise) -> Float[Tensor, "B T D"] | None:
+        """Inverted dropout for the attention vectors, or None where there is none to do."""
+        if not self.training or self.dropout == 0:
+            return None
+        weight = self.readout.weight
+        kept = noise.uniform(length, weight.shape[1], device=weight.device) >= self.dropout
+        return kept.to(weight.dtype).div_(1 - self.dropout)
+
+    def _read(self, lstm: nn.Module, inputs: Tensor, mask: Bool[Tensor, "B S"]) -> tuple[Tensor, Tensor, Tensor]:
+        """One bidirectional layer: all states (B, S, D), and the last h and c of the two directions (B, D).
+
+        On padding an extra input shuts the input gate and opens the forget gate. So the forward direction carries its
+        last cell to the end, and the backward one arrives at the last word as it was born, with zeros: exact, at any
+        length, in a single call.
+        """
+        assert isinstance(lstm, nn.LSTM)
+        half = lstm.hidden_size
+        padding = (~mask).to(inputs.dtype).unsqueeze(-1)
+        weights = [
+            weight
+            for w_ih, *others in lstm.all_weights
+            for weight in (torch.cat([w_ih, self.hold.to(w_ih.dtype)], 1), *others)
+        ]
+        zeros = inputs.new_zeros(2, len(inputs), half)
+        with _own_precision(inputs):
+            states, _, cells = torch.lstm(
+                torch.cat([inputs, padding], -1), (zeros, zeros), weights, True, 1, 0.0, self.training, True, True
+            )
+        last = (mask.sum(1) - 1).view(-1, 1, 1).expand(-1, 1, half)
+        forward = states[..., :half].gather(1, last).squeeze(1)
+        return states, torch.cat([forward, states[:, 0, half:]], -1), torch.cat([cells[0], cells[1]], -1)
+
+    def _advance(
+        self, memory: Memory, state: State, word: Float[Tensor, "B E"], mask: Float[Tensor, "B D"] | None
+    ) -> tuple[Tensor, State]:
+        """One step of the decoder from the embedding of the word before."""
+        inputs = torch.cat([word, state.fed], -1).unsqueeze(1) if self.fed else word.unsqueeze(1)  # (B, 1, .)
+        out, h, c = self._write(inputs, state.h, state.c)
+        vectors, weights = self._attend(memory, out, None if mask is None else mask.unsqueeze(1))
+        vector = vectors.squeeze(1)
+        return vector, State(h, c, vector if self.fed else state.fed, weights.squeeze(1))
+
+    def _write(self, inputs: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The decoder's LSTM over (B, T, .), with h and c (B, layers, D) before and after."""
+        dtype = self.bos.dtype
+        start = (h.transpose(0, 1).to(dtype).contiguous(), c.transpose(0, 1).to(dtype).contiguous())
+        with _own_precision(inputs):
+            out, (h, c) = self.decoder(inputs.to(dtype), start)
+        return out, h.transpose(0, 1), c.transpose(0, 1)
+
+    def _feed(self, memory: Memory, words: Float[Tensor, "B T E"], masks: Tensor | None) -> Float[Tensor, "B T D"]:
+        """With input feeding the steps wait for one another."""
+        state, vectors = self.start(memory), []
+        for t, word in enumerate(words.unbind(1)):
+            vector, state = self._advance(memory, state, word, None if masks is None else masks[:, t])
+            vectors.append(vector)
+        return torch.stack(vectors, 1)
+
+    def _attend(
+        self, memory: Memory, states: Float[Tensor, "B T D"], masks: Float[Tensor, "B T D"] | None
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T S"]]:
+        """Attention vectors tanh(W [h; context]), dropped out, and the weights of the context."""
+        scores = self.scorer(states, memory.keys).masked_fill(~memory.mask.unsqueeze(1), -torch.inf)
+        weights = torch.softmax(scores, -1)  # (B, T, S)
+        context = torch.bmm(weights, memory.states)
+        vector = torch.tanh(self.combine(torch.cat([states, context], -1)))
+        return vector if masks is None else vector * masks, weights
+
+
+class Dot(nn.Module):
+    """score = h . m"""
+
+    def keys(self, states: Float[Tensor, "B S D"]) -> Float[Tensor, "B S D"]:
+        return states
+
+    def forward(self, h: Float[Tensor, "B T D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "B T S"]:
+        return torch.bmm(h, keys.transpose(1, 2))
+
+
+class Additive(nn.Module):
+    """score = v . tanh(W h + U m)"""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.query = nn.Linear(hidden, hidden, bias=False)
+        self.key = nn.Linear(hidden, hidden, bias=False)
+        self.energy = nn.Linear(hidden, 1, bias=False)
+
+    def keys(self, states: Float[Tensor, "B S D"]) -> Float[Tensor, "B S D"]:
+        return self.key(states)
+
+    def forward(self, h: Float[Tensor, "B T D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "B T S"]:
+        pairs = self.query(h).unsqueeze(2) + keys.unsqueeze(1)  # (B, T, S, D), the largest tensor of the network
+        return self.energy(pairs.tanh_()).squeeze(-1)
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, generator: Generator | None) -> None:
+    """All weights uniform in [-0.1, 0.1]."""
+    for weight in module.parameters():
+        device = weight.device if generator is None else generator.device
+        fresh = torch.empty(weight.shape, dtype=weight.dtype, device=device)
+        weight.copy_(fresh.uniform_(-INITIAL, INITIAL, generator=generator))
+
+
+def _hold(half: int) -> Float[Tensor, "gates 1"]:
+    """What padding adds to the gates of an LSTM, in torch's order: input, forget, cell, output."""
+    return torch.tensor([-HOLD, HOLD, 0.0, 0.0]).repeat_interleave(half).unsqueeze(1)
+
+
+def _own_precision(inputs: Tensor) -> AbstractContextManager[object]:
+    """Keeps an LSTM on the CPU out of autocast: torch has none of less precision for many processors."""
+    lowered = inputs.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    return torch.autocast("cpu", enabled=False) if lowered else nullcontext()
+
+
+def _check(hidden: int, attention: str, dropout: float) -> None:
+    if hidden % 2:
+        raise UserError(f"hidden = {hidden}: the two directions of the encoder share it, so choose an even number")
+    if attention not in ("dot", "mlp"):
+        raise UserError(f'attention = "{attention}": choose "dot" or "mlp"')
+    if not 0 <= dropout < 1:
+        raise UserError(f"dropout = {dropout}: choose a rate from 0 up to, but without, 1")

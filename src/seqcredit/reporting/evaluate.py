@@ -1,0 +1,168 @@
+"""The final figures of a run: decode a split with beam search, score it, write it down."""
+
+import itertools
+import json
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seqcredit import config
+from seqcredit.data.batches import from_sentences
+from seqcredit.data.prepared import Prepared, Split
+from seqcredit.data.text import read_parallel
+from seqcredit.errors import UserError
+from seqcredit.models.lstm import Seq2Seq
+from seqcredit.rewards.corpus import corpus_bleu, corpus_chrf
+from seqcredit.training.build import build_actor
+from seqcredit.training.decoding import Search, decode, translate
+from seqcredit.training.runs import Run
+
+RELEASE_LONGEST = 50  # the released code drops test pairs with more words on either side
+
+Words = Sequence[str]
+
+
+def load_actor(run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None) -> Seq2Seq:
+    """The actor of a finished phase, the last one by default."""
+    actor = build_actor(run.recipe, prepared)
+    weights = run.weights(phase)
+    actor.load_state_dict({k.removeprefix("actor."): t for k, t in weights.items() if k.startswith("actor.")})
+    return actor.to(device).eval()
+
+
+def scores(
+    hypotheses: Sequence[Words], references: Sequence[Sequence[Words]], sources: Sequence[Words]
+) -> dict[str, Any]:
+    """BLEU and chrF with signatures, BLEU under the released code's filter, and what shows a gamed metric."""
+    bleu, chrf = corpus_bleu(hypotheses, references), corpus_chrf(hypotheses, references)
+    kept = [
+        i
+        for i, (source, group) in enumerate(zip(sources, references, strict=True))
+        if max(len(source), *map(len, group)) <= RELEASE_LONGEST
+    ]
+    filtered = corpus_bleu([hypotheses[i] for i in kept], [references[i] for i in kept])
+    words = sum(map(len, hypotheses))
+    pairs = [list(itertools.pairwise(h)) for h in hypotheses]
+    return {
+        "bleu": round(bleu.value, 4),
+        "bleu_signature": bleu.signature,
+        "bleu_release_filter": {"bleu": round(filtered.value, 4), "sentences": len(kept), "longest": RELEASE_LONGEST},
+        "chrf": round(chrf.value, 4),
+        "chrf_signature": chrf.signature,
+        "sentences": len(hypotheses),
+        "length_ratio": round(words / max(1, sum(len(group[0]) for group in references)), 4),
+        "repeated_bigrams": round(sum(len(p) - len(set(p)) for p in pairs) / max(1, sum(map(len, pairs))), 5),
+        "unknown_words": round(sum(h.count("<unk>") for h in hypotheses) / max(1, words), 5),
+    }
+
+
+def evaluate(
+    run: Run,
+    prepared: Prepared,
+    split: Split,
+    search: Search,
+    device: torch.device | str = "cpu",
+    phase: str | None = None,
+) -> tuple[dict[str, Any], list[list[str]]]:
+    """Scores of a run on a split, and its hypotheses."""
+    actor = load_actor(run, prepared, device, phase)
+    started = time.monotonic()
+    hypotheses = decode(actor, prepared, split, search, device)
+    figures = scores(hypotheses, list(split.reference_texts()), list(split.source_texts()))
+    return {
+        **figures,
+        "seconds_of_search": round(time.monotonic() - started, 2),
+        "search": search._asdict(),
+    }, hypotheses
+
+
+def final_search(recipe: config.Recipe) -> Search:
+    """How the recipe's figures are made."""
+    return Search(recipe.beam, recipe.longest_output + 1)
+
+
+def evaluate_raw(
+    run: Run,
+    prepared: Prepared,
+    source: Path,
+    reference: Path,
+    search: Search,
+    device: torch.device | str = "cpu",
+    phase: str | None = None,
+) -> dict[str, Any]:
+    """Scores of a run on two text files, cut into words as its training data was."""
+    actor = load_actor(run, prepared, device, phase)
+    examples = list(read_parallel(source, reference))
+    sources = [prepared.cut(example.source) for example in examples]
+    hypotheses: list[list[str]] = []
+    with torch.no_grad():
+        for start in range(0, len(sources), search.batch_size):
+            batch = from_sentences(sources[start : start + search.batch_size], prepared.source_vocabulary)
+            hypotheses += translate(actor, prepared, batch.source.to(device), search)
+    references = [[prepared.reference_words(text) for text in example.references] for example in examples]
+    return {**scores(hypotheses, references, sources), "search": search._asdict()}
+
+
+def write_hypotheses(run: Run, split: str, hypotheses: Sequence[Words]) -> None:
+    """One line a sentence, tokenized."""
+    folder = run.folder / "hypotheses"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{split}.txt").write_text("".join(" ".join(words) + "\n" for words in hypotheses), encoding="utf-8")
+
+
+def read_hypotheses(run: Run, split: str) -> list[list[str]]:
+    """What `write_hypotheses` wrote."""
+    path = run.folder / "hypotheses" / f"{split}.txt"
+    if not path.exists():
+        raise UserError(f"{run.folder} has no hypotheses of {split}; run `seqcredit evaluate {run.folder}` first.")
+    return [line.split(" ") if line else [] for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+def write_result(
+    run: Run, split: str, figures: dict[str, Any], hypotheses: Sequence[Words], diverged: Sequence[str]
+) -> Path:
+    """`result.json` and the hypotheses, in the run folder."""
+    write_hypotheses(run, split, hypotheses)
+    result = {
+        "recipe": run.recipe.name,
+        "seed": run.recipe.seed,
+        "commit": run.about["commit"],
+        "split": split,
+        **figures,
+        "diverged": list(diverged),
+        "validation": validation(run.folder / "log.jsonl"),
+        "seconds": seconds(run.folder / "log.jsonl"),
+        "peak_memory_mb": peak_memory(),
+        "torch": run.about["torch"],
+        "vocabularies": run.about["vocabularies"],
+    }
+    path = run.folder / "result.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    return path
+
+
+def log_entries(path: Path) -> list[dict[str, Any]]:
+    """All lines of a log."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def validation(path: Path) -> dict[str, float | None]:
+    """The best validation figure of each finished phase."""
+    return {entry["phase"]: entry["best"] for entry in log_entries(path) if entry["event"] == "phase_end"}
+
+
+def seconds(path: Path) -> float:
+    """From the first line of the log to the last; pauses between stop and resume count."""
+    entries = log_entries(path)
+    return round(entries[-1]["time"] - entries[0]["time"], 1) if entries else 0.0
+
+
+def peak_memory() -> int:
+    """Largest resident size of this process so far, in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // (1024 if sys.platform != "darwin" else 1024 * 1024)

@@ -1,0 +1,58 @@
+"""From a recipe and a prepared folder to networks and rewards."""
+
+import torch
+
+from seqcredit import config
+from seqcredit.data.batches import collate
+from seqcredit.data.prepared import Prepared
+from seqcredit.errors import UserError
+from seqcredit.models.critic import Critic
+from seqcredit.models.lstm import Seq2Seq
+from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, RougeL
+from seqcredit.training.objectives import Payoffs
+from seqcredit.types import Reward
+
+
+def build_actor(recipe: config.Recipe, prepared: Prepared) -> Seq2Seq:
+    """The actor with its first weights, a function of the seed."""
+    m = recipe.actor
+    sizes = (len(prepared.source_vocabulary), len(prepared.target_vocabulary))
+    generator = torch.Generator().manual_seed(recipe.seed)
+    return Seq2Seq(*sizes, m.embedding, m.hidden, m.layers, m.attention, m.input_feeding, m.dropout, generator)
+
+
+def build_critic(recipe: config.Recipe, prepared: Prepared) -> Critic:
+    """The critic with its first weights."""
+    m, actions = recipe.critic, len(prepared.target_vocabulary)
+    generator = torch.Generator().manual_seed(recipe.seed + 1_000_003)
+    return Critic(actions, m.embedding, m.hidden, m.layers, m.attention, m.input_feeding, m.dropout, generator)
+
+
+def build_payoffs(recipe: config.Recipe, phase: config.Phase, prepared: Prepared) -> Payoffs:
+    """The pay-off of the token rewards, and that of the importance weights."""
+    scaled = phase.weight_scaled if isinstance(phase, config.Raml) else False
+    return Payoffs(
+        build_reward(recipe.payoff, prepared, recipe.payoff.scaled), build_reward(recipe.payoff, prepared, scaled)
+    )
+
+
+def build_reward(payoff: config.Payoff, prepared: Prepared, scaled: bool) -> Reward:
+    """A reward by its name."""
+    unk = payoff.unk_matches
+    match payoff.metric:
+        case "bleu":
+            return Bleu(smoothing=payoff.smoothing, scaled=scaled, unk_matches=unk)
+        case "edit":
+            return EditDistance(by_length=not scaled, unk_matches=unk)
+        case "hamming":
+            return Hamming(unk_matches=unk)
+        case "rouge-l":
+            return RougeL(unk_matches=unk)
+        case "chrf":
+            return ChrF(prepared.target_vocabulary.words, unk_matches=unk)
+        case "cider":
+            train = prepared.split("train")
+            if len(train) > 200_000:
+                raise UserError("CIDEr-D counts the references of at most 200,000 training examples.")
+            references = collate(train, train.groups[:-1]).references
+            return CiderD.from_references(references, unk_matches=unk)

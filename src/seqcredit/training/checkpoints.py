@@ -1,0 +1,120 @@
+"""Checkpoints that survive: safetensors and JSON in a folder that appears whole or not at all."""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from seqcredit.errors import UserError
+
+STATE = "state.json"
+KEEP = 2
+
+
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds: named groups of tensors, and everything else as JSON."""
+
+    tensors: dict[str, dict[str, Tensor]]
+    state: dict[str, Any]
+
+
+def save(folder: Path, name: str, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint beside the others, then remove all but the newest few."""
+    partial = folder / f".{name}.partial"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        sums = {}
+        for group, tensors in checkpoint.tensors.items():
+            file = partial / f"{group}.safetensors"
+            save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()}, file)
+            sums[file.name] = _sync(file)
+        text = json.dumps({**checkpoint.state, "files": sums}, indent=1)
+        (partial / STATE).write_text(json.dumps({"sha256": _digest(text.encode()), "state": text}))
+        _sync(partial / STATE)
+        os.replace(partial, folder / name)
+        _sync_folder(folder)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise UserError(
+            f"The checkpoint {name} could not be written to {folder} ({error.strerror or error}); the one before it is "
+            "whole: make room or allow writing there, then resume."
+        ) from None
+    for old in names(folder)[:-KEEP]:
+        shutil.rmtree(folder / old, ignore_errors=True)
+
+
+def names(folder: Path) -> list[str]:
+    """The checkpoints of a folder, oldest first."""
+    return sorted(path.name for path in folder.glob("[0-9]*") if path.is_dir()) if folder.exists() else []
+
+
+def load(folder: Path, name: str) -> Checkpoint:
+    """Read one checkpoint, every byte of it checked."""
+    place = folder / name
+    try:
+        outer = json.loads((place / STATE).read_bytes())
+        text = outer["state"]
+        if _digest(text.encode()) != outer["sha256"]:
+            raise ValueError(f"{STATE} was altered")
+        state = json.loads(text)
+        tensors = {}
+        for file, digest in state.pop("files").items():
+            if _digest((place / file).read_bytes()) != digest:
+                raise ValueError(f"{file} was altered or cut off")
+            tensors[file.removesuffix(".safetensors")] = load_file(place / file)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"The checkpoint {place} is damaged ({error}).") from None
+    return Checkpoint(tensors, state)
+
+
+def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
+    """The newest checkpoint that is whole; damaged ones are named and passed over."""
+    for name in reversed(names(folder)):
+        try:
+            return load(folder, name)
+        except UserError as error:
+            say(f"{error} Taking the one before it.")
+    return None
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state of an optimizer as named tensors."""
+    state: Mapping[int, Mapping[str, Tensor]] = optimizer.state_dict()["state"]
+    return {f"{i}.{key}": torch.as_tensor(value) for i, entry in state.items() for key, value in entry.items()}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Put such tensors back; learning rates are not among them."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        index, _, key = name.partition(".")
+        state.setdefault(int(index), {})[key] = tensor
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _sync(file: Path) -> str:
+    """Force a file to the disk; its checksum."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+        return _digest(opened.read())
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,94 @@
+"""From a network and a split to words, and to the figure by which a phase is judged."""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+
+from seqcredit.data.batches import collate, from_sentences, sequential_batches
+from seqcredit.data.prepared import Prepared, Split
+from seqcredit.models.search import beam, greedy, replace_unknown
+from seqcredit.rewards.corpus import corpus_bleu
+from seqcredit.types import Batch
+
+
+class Search(NamedTuple):
+    """How to decode."""
+
+    width: int = 1
+    bound: int = 101  # eos included
+    length_penalty: float = 0.0
+    replace_unknown: bool = False
+    batch_size: int = 100
+
+
+def to_device(batch: Batch, device: torch.device | str) -> Batch:
+    """A batch on another device."""
+    return Batch(batch.source.to(device), batch.references.to(device))
+
+
+@torch.no_grad()
+def decode(
+    model: Any,
+    prepared: Prepared,
+    split: Split,
+    search: Search,
+    device: torch.device | str = "cpu",
+    read_references: bool = False,
+) -> list[list[str]]:
+    """The best translation of each example, in the split's order; a critic reads the references instead."""
+    was_training = model.training
+    model.eval()
+    batches, restore = sequential_batches(split, search.batch_size)
+    words: list[list[str]] = []
+    for pairs in batches:
+        batch = to_device(collate(split, pairs), device)
+        words += translate(model, prepared, batch.references if read_references else batch.source, search)
+    model.train(was_training)
+    return [words[place] for place in restore]
+
+
+def translate(model: Any, prepared: Prepared, source: torch.Tensor, search: Search) -> list[list[str]]:
+    """The best translation of each sentence of a batch."""
+    memory, vocabulary = model.encode(source), prepared.target_vocabulary
+    if search.width == 1 and not search.replace_unknown:
+        return [prepared.words(ids) for ids in greedy(model, memory, search.bound).tolist()]
+    best = beam(model, memory, search.bound, search.width, length_penalty=search.length_penalty)
+    found = [vocabulary.decode(ids) for ids in best.tokens[:, 0].tolist()]
+    if not search.replace_unknown:
+        return [prepared.join(words) for words in found]
+    sources = [prepared.source_vocabulary.decode(ids) for ids in source.tolist()]
+    rows = zip(best.tokens[:, 0].tolist(), found, best.attended[:, 0].tolist(), sources, strict=True)
+    return [prepared.join(replace_unknown(*row)) for row in rows]
+
+
+@torch.no_grad()
+def n_best(
+    model: Any, prepared: Prepared, sentence: str, search: Search, count: int, device: torch.device | str = "cpu"
+) -> list[tuple[list[str], float]]:
+    """The best translations of one sentence as words, each with its log-probability."""
+    cut = prepared.cut(sentence)
+    source = from_sentences([cut], prepared.source_vocabulary).source.to(device)
+    found = beam(model, model.encode(source), search.bound, search.width, count, search.length_penalty)
+    results = []
+    for tokens, attended, logp in zip(
+        *(x[0].tolist() for x in (found.tokens, found.attended, found.logp)), strict=True
+    ):
+        words = prepared.target_vocabulary.decode(tokens)
+        words = replace_unknown(tokens, words, attended, cut) if search.replace_unknown else words
+        if logp > -math.inf:
+            results.append((prepared.join(words), logp))
+    return results
+
+
+def split_bleu(
+    model: Any,
+    prepared: Prepared,
+    split: Split,
+    search: Search,
+    device: torch.device | str = "cpu",
+    read_references: bool = False,
+) -> float:
+    """Corpus BLEU of a network's translations of a split."""
+    words = decode(model, prepared, split, search, device, read_references)
+    return corpus_bleu(words, list(split.reference_texts())).value

@@ -1,0 +1,70 @@
+"""Before training begins: the data, and what another run has already learned."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from seqcredit import config
+from seqcredit.data.prepared import Prepared
+from seqcredit.errors import UserError
+from seqcredit.training.runs import INITIAL, Run
+
+
+def open_data(folder: Path, vocabularies: Mapping[str, str] | None = None) -> Prepared:
+    """A prepared folder, with the vocabularies that a run was trained on."""
+    if str(folder) in ("", "."):
+        raise UserError("No data: give --data FOLDER, a folder that `seqcredit prepare` made, or `data` in the recipe.")
+    prepared = Prepared.open(folder)
+    for side, checksum in (vocabularies or {}).items():
+        mine = prepared.source_vocabulary if side == "source" else prepared.target_vocabulary
+        if mine.checksum != checksum:
+            raise UserError(f"The {side} vocabulary of {folder} is not the one that the run was trained with.")
+    return prepared
+
+
+def take_over(run: Run, folder: Path, say: Callable[[str], None]) -> None:
+    """Start from what another run has finished: phases of the same name are not trained again."""
+    other = Run.open(folder)
+    _same_vocabularies(run, other)
+    done = other.phases_done()
+    if not done:
+        raise UserError(f"{folder} has not finished a phase yet; there is nothing to take over.")
+    theirs = {phase.name: phase for phase in other.recipe.phase}
+    taken = []
+    for phase in run.recipe.phase:
+        if phase.name not in done:
+            break
+        if phase != theirs[phase.name]:
+            say(f"{phase.name}: taken over from {folder}, where it was trained with other settings.")
+        taken.append(phase.name)
+    _same_shapes(run, other, taken[-1] if taken else done[-1])
+    for name in taken:
+        run.save_weights(name, other.weights(name))
+    if not taken:
+        run.save_weights(INITIAL, other.weights(done[-1]))
+    what = f"phases {', '.join(taken)}" if taken else f"the weights of phase {done[-1]}"
+    say(f"{what} taken over from {folder}")
+
+
+def _same_vocabularies(run: Run, other: Run) -> None:
+    for side, checksum in run.about["vocabularies"].items():
+        if other.about["vocabularies"].get(side) != checksum:
+            raise UserError(
+                f"{other.folder} was trained with another {side} vocabulary; prepare its data in the same way, or "
+                "train from scratch."
+            )
+
+
+def _same_shapes(run: Run, other: Run, phase: str) -> None:
+    """Networks that are taken over must have the recipe's shape."""
+    held = {key.partition(".")[0] for key in other.weights(phase)}
+    pairs: tuple[tuple[str, config.Model, config.Model], ...] = (
+        ("actor", run.recipe.actor, other.recipe.actor),
+        ("critic", run.recipe.critic, other.recipe.critic),
+    )
+    for name, mine, theirs in pairs:
+        for key in ("embedding", "hidden", "layers", "attention", "input_feeding"):
+            if name in held and getattr(mine, key) != getattr(theirs, key):
+                raise UserError(
+                    f"The {name} of {other.folder} has {key} = {getattr(theirs, key)}, this recipe's has "
+                    f"{getattr(mine, key)}; make them the same, or train from scratch."
+                )

@@ -1,0 +1,394 @@
+"""The only training loop: phases, optimizers, validation, decay, checkpoints. It knows no algorithm."""
+
+import copy
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqcredit import config
+from seqcredit.data.batches import collate, epoch_batches
+from seqcredit.data.prepared import Prepared
+from seqcredit.draws import Noise
+from seqcredit.errors import UserError
+from seqcredit.models.critic import update_target
+from seqcredit.training import checkpoints
+from seqcredit.training.build import build_actor, build_critic, build_payoffs
+from seqcredit.training.checkpoints import Checkpoint
+from seqcredit.training.decoding import Search, split_bleu, to_device
+from seqcredit.training.objectives import OBJECTIVES, Outcome, Payoffs
+from seqcredit.training.processes import Processes
+from seqcredit.training.runs import Log, Run
+
+# What each phase trains, and whether a critic is followed by a target network.
+TRAINS: dict[str, tuple[str, ...]] = {
+    "mle": ("actor",),
+    "raml": ("actor",),
+    "soft_q": ("critic",),
+    "vaml": ("actor",),
+    "critic": ("critic",),
+    "actor_critic": ("actor", "critic"),
+}
+JUDGED_SENTENCES = 1_000  # of the validation split, for a critic's error
+LEAST_ENTROPY = 0.05  # of where it began: below that the policy has collapsed
+LEAST_REWARD = 0.5
+ROLLBACKS = 3
+
+
+@dataclass
+class Progress:
+    """Where a run stands: all of it goes into a checkpoint."""
+
+    phase: int = 0
+    epoch: int = 0
+    batch: int = 0  # the next one of the epoch
+    updates: int = 0  # of this phase
+    rate: float = 1.0  # what decay has left of the learning rate
+    decays: int = 0
+    best: float | None = None  # validation, higher is better
+    rollbacks: int = 0
+    diverged: list[str] = field(default_factory=list)  # phases that did
+    began: dict[str, float] = field(default_factory=dict)  # first values of what the guard watches
+    sums: dict[str, list[float]] = field(default_factory=dict)  # since the last line of the log
+    seconds: float = 0.0
+    done: bool = False
+
+
+class DivergedError(Exception):
+    """A loss, a gradient, the entropy or the reward says that this run is lost."""
+
+
+class Trainer:
+    """Trains the phases of a recipe in a run folder."""
+
+    def __init__(
+        self,
+        run: Run,
+        prepared: Prepared,
+        say: Callable[[str], None] = print,
+        device: torch.device | str = "cpu",
+        log_every: int = 100,
+        checkpoint_minutes: float = 5.0,
+        processes: Processes | None = None,
+    ) -> None:
+        self.run, self.recipe, self.prepared = run, run.recipe, prepared
+        self.say, self.device, self.log_every, self.checkpoint_minutes = say, device, log_every, checkpoint_minutes
+        self.processes = processes or Processes()
+        self.progress = Progress()
+        self.generator = torch.Generator().manual_seed(self.recipe.seed)
+        self.models: dict[str, nn.Module] = {"actor": build_actor(self.recipe, prepared).to(device)}
+        if any("critic" in TRAINS[kind] or kind == "vaml" for kind in map(self.objective, self.recipe.phase)):
+            self.models["critic"] = build_critic(self.recipe, prepared).to(device)
+        self.optimizers: dict[str, torch.optim.Optimizer] = {}
+        self.best: dict[str, Tensor] = {}
+        self.train_split, self.valid_split = prepared.split("train"), prepared.split("valid")
+
+    @staticmethod
+    def objective(phase: config.Phase) -> str:
+        return config.OBJECTIVES[type(phase)]
+
+    @property
+    def phase(self) -> config.Phase:
+        return self.recipe.phase[self.progress.phase]
+
+    # The order of things.
+
+    def train(self) -> None:
+        """Run what is left of the recipe."""
+        found = checkpoints.newest(self.run.checkpoints, self.say)
+        self.processes.wait()  # all have read it before one of them writes the next
+        self.log = Log(self.run.folder / "log.jsonl", found.state["log"] if found else 0, self.processes.writes)
+        if found:
+            self._restore(found)
+        else:
+            self._begin_run()
+        self._saved = time.monotonic()
+        while not self.progress.done:
+            try:
+                self._run_phase()
+            except DivergedError as reason:
+                self._diverged(str(reason))
+
+    def _begin_run(self) -> None:
+        """From the first phase that has not been taken over from another run."""
+        done = self.run.phases_done()
+        weights = self.run.weights(done[-1]) if done else self.run.initial_weights()
+        self._load(weights or {})
+        self.progress.done = len(done) == len(self.recipe.phase)
+        self.progress.phase = min(len(done), len(self.recipe.phase) - 1)
+        self._begin_phase()
+        self.save()
+
+    def _run_phase(self) -> None:
+        """One phase to its end, from wherever it stands."""
+        progress, phase = self.progress, self.phase
+        payoffs = build_payoffs(self.recipe, phase, self.prepared)
+        if progress.updates == 0 and self.objective(phase) == "actor_critic":
+            self._validate()
+        while progress.epoch < phase.epochs and progress.decays <= phase.decays:
+            self._run_epoch(phase, payoffs)
+        self._end_phase()
+
+    def _run_epoch(self, phase: config.Phase, payoffs: Payoffs) -> None:
+        progress = self.progress
+        batches = epoch_batches(self.train_split, phase.batch_size, self.recipe.seed, progress.epoch)
+        while progress.batch < len(batches):
+            started = time.monotonic()
+            self._update(phase, payoffs, batches[progress.batch])
+            progress.batch += 1
+            progress.updates += 1
+            progress.seconds += time.monotonic() - started
+            if progress.updates % self.log_every == 0:
+                self._log_training(len(batches))
+            if phase.validate_every and progress.updates % phase.validate_every == 0:
+                self._validate()
+                if progress.decays > phase.decays:
+                    return
+            self._save_now_and_then()
+        progress.epoch += 1
+        progress.batch = 0
+        if not phase.validate_every:
+            self._validate()
+        self.save()
+
+    # One update.
+
+    def _update(self, phase: config.Phase, payoffs: Payoffs, pairs: Any) -> None:
+        share = self.processes.share(len(pairs))
+        batch = collate(self.train_split, pairs)
+        batch = to_device(type(batch)(batch.source[share], batch.references[share]), self.device)
+        noise = Noise(self.generator, len(pairs), share.start, share.stop - share.start)
+        outcome = OBJECTIVES[self.objective(phase)](self.models, batch, phase, payoffs, noise)
+        self._step(outcome, phase)
+        if "target" in self.models:
+            update_target(self.models["target"], self.models["critic"], phase.target_rate)  # type: ignore[attr-defined]
+
+    def _step(self, outcome: Outcome, phase: config.Phase) -> None:
+        """Backward, clip, step; what was watched is added up."""
+        watched = self.processes.summed(
+            {key: (float(total), float(count)) for key, (total, count) in outcome.sums.items()}
+        )
+        for name, loss in outcome.losses.items():
+            parameters = list(self.models[name].parameters())
+            self.optimizers[name].zero_grad(set_to_none=True)
+            loss.backward()
+            self.processes.sum_gradients(parameters)
+            norm = float(nn.utils.clip_grad_norm_(parameters, phase.clip))
+            watched[f"{name}_gradient"] = (norm, 1.0)
+            if not math.isfinite(norm):
+                raise DivergedError(f"the gradient of the {name} is not finite")
+        for name in outcome.losses:
+            self.optimizers[name].step()
+        for key, (total, count) in watched.items():
+            entry = self.progress.sums.setdefault(key, [0.0, 0.0])
+            entry[0] += total
+            entry[1] += count
+
+    # Phases.
+
+    def _begin_phase(self) -> None:
+        """Optimizers, a target network, a clean slate."""
+        phase, kind = self.phase, self.objective(self.phase)
+        for name, model in self.models.items():
+            model.train(name in TRAINS[kind] or (name == "actor" and kind == "critic"))
+        self.models.pop("target", None)
+        if isinstance(phase, config.Critic) or getattr(phase, "look_ahead", "") == "target":
+            self.models["target"] = copy.deepcopy(self.models["critic"]).requires_grad_(False).eval()
+        self.optimizers = {name: self._optimizer(name, phase) for name in TRAINS[kind]}
+        self.best = {}
+        self.say(f"{phase.name}: {self._plan(phase)}")
+
+    def _plan(self, phase: config.Phase) -> str:
+        """What is about to happen, in a line."""
+        size = len(self.train_split.reference_lengths)
+        updates = -(-size // phase.batch_size)
+        return (
+            f"{self.objective(phase)}, at most {phase.epochs} epochs of {updates:,} updates, {phase.optimizer} "
+            f"{phase.learning_rate:g}, batches of {phase.batch_size}"
+        )
+
+    def _optimizer(self, name: str, phase: config.Phase) -> torch.optim.Optimizer:
+        rate = phase.learning_rate
+        if name == "critic" and isinstance(phase, config.ActorCritic) and phase.critic_learning_rate is not None:
+            rate = phase.critic_learning_rate
+        parameters = list(self.models[name].parameters())
+        if phase.optimizer == "sgd":
+            return torch.optim.SGD(parameters, rate)
+        return torch.optim.Adam(parameters, rate, betas=(phase.beta1, 0.999))
+
+    def _end_phase(self) -> None:
+        """The best networks are the ones that count; then the next phase begins."""
+        self._load(self.best)
+        if self.processes.writes:
+            self.run.save_weights(self.phase.name, self._networks())
+        finished, count = self.progress, self.progress.phase + 1
+        self.log.write(
+            {"event": "phase_end", "phase": self.phase.name, "best": finished.best, "updates": finished.updates}
+        )
+        self.progress = Progress(phase=count, diverged=finished.diverged, done=count == len(self.recipe.phase))
+        if self.progress.done:
+            self.progress.phase = count - 1
+        else:
+            self._begin_phase()
+        self.save()
+
+    def _networks(self) -> dict[str, Tensor]:
+        return {
+            f"{name}.{key}": tensor
+            for name, model in self.models.items()
+            if name != "target"
+            for key, tensor in model.state_dict().items()
+        }
+
+    def _load(self, weights: Mapping[str, Tensor]) -> None:
+        for name, model in self.models.items():
+            mine = {k.removeprefix(f"{name}."): t for k, t in weights.items() if k.startswith(f"{name}.")}
+            if mine:
+                model.load_state_dict(mine)
+
+    # Validation and decay.
+
+    def _validate(self) -> None:
+        """Judge the networks; keep the best, lower the rate where there is no progress."""
+        progress, phase = self.progress, self.phase
+        kind, score = self.judge()
+        improved = progress.best is None or score > progress.best
+        if improved:
+            progress.best = score
+            self.best = {key: tensor.clone() for key, tensor in self._networks().items()}
+        elif not math.isfinite(score):
+            raise DivergedError("validation is not finite")
+        else:
+            progress.decays += 1
+            progress.rate *= phase.decay
+            for name, optimizer in self.optimizers.items():
+                if name == TRAINS[self.objective(phase)][0]:
+                    for group in optimizer.param_groups:
+                        group["lr"] *= phase.decay
+        entry = {"event": "validation", "phase": phase.name, "epoch": progress.epoch, "updates": progress.updates}
+        self.log.write({**entry, kind: round(abs(score), 4), "improved": improved, "rate": progress.rate})
+        mark = "best so far" if improved else f"no better, learning rate x {phase.decay:g}"
+        self.say(f"{phase.name}: after {progress.updates:,} updates validation {kind} {abs(score):.4g}, {mark}")
+
+    def judge(self) -> tuple[str, float]:
+        """What the phase is validated on, higher being better."""
+        kind = self.objective(self.phase)
+        search = Search(self.recipe.validation_beam, self.recipe.longest_output + 1)
+        if isinstance(self.phase, config.Critic) and kind == "critic":
+            return self.phase.judged_by, -self._critic_error(self.phase.judged_by)
+        if kind == "soft_q":  # its own soft policy, reading the reference
+            arguments = (self.models["critic"], self.prepared, self.valid_split, search, self.device, True)
+            return "bleu", split_bleu(*arguments)
+        return "bleu", split_bleu(self.models["actor"], self.prepared, self.valid_split, search, self.device)
+
+    @torch.no_grad()
+    def _critic_error(self, kind: str) -> float:
+        """Mean square of the critic's error on samples for the first validation sentences, always the same draws."""
+        payoffs = build_payoffs(self.recipe, self.phase, self.prepared)
+        generator, total, count = torch.Generator().manual_seed(0), 0.0, 0.0
+        pairs = self.valid_split.groups[:-1][:JUDGED_SENTENCES]
+        for start in range(0, len(pairs), 100):
+            batch = to_device(collate(self.valid_split, pairs[start : start + 100]), self.device)
+            outcome = OBJECTIVES["critic"](
+                self.models, batch, self.phase, payoffs, Noise(generator, len(batch.references))
+            )
+            total += float(outcome.sums[kind][0])
+            count += float(outcome.sums[kind][1])
+        return total / count
+
+    # Log and guard.
+
+    def _log_training(self, batches: int) -> None:
+        progress, phase = self.progress, self.phase
+        means = {key: total / count for key, (total, count) in progress.sums.items() if count}
+        tokens = progress.sums.get("td", progress.sums.get("nll", [0, 0]))[1]
+        entry = {"event": "train", "phase": phase.name, "epoch": progress.epoch, "updates": progress.updates}
+        rounded = {key: float(f"{value:.6g}") for key, value in means.items()}
+        self.log.write({**entry, **rounded})
+        shown = "  ".join(f"{key} {value:.4g}" for key, value in means.items() if "gradient" not in key)
+        left = (batches - progress.batch) * progress.seconds / self.log_every
+        speed = (
+            f"{tokens / progress.seconds:,.0f} tokens/s"
+            if tokens
+            else f"{self.log_every / progress.seconds:.1f} updates/s"
+        )
+        self.say(
+            f"{phase.name}: epoch {progress.epoch + 1}, {progress.batch:,}/{batches:,}  {shown}  {speed}, "
+            f"{left / 60:.0f} min left in this epoch"
+        )
+        self._guard(means)
+        progress.sums, progress.seconds = {}, 0.0
+
+    def _guard(self, means: Mapping[str, float]) -> None:
+        """A collapsed policy or a lost reward is a divergence too."""
+        for key, least in (("entropy", LEAST_ENTROPY), ("reward", LEAST_REWARD)):
+            if key in means and self.objective(self.phase) == "actor_critic":
+                first = self.progress.began.setdefault(key, means[key])
+                if first > 0 and means[key] < least * first:
+                    raise DivergedError(f"the {key} fell from {first:.3g} to {means[key]:.3g}")
+
+    def _diverged(self, reason: str) -> None:
+        """Record it and go on with the best so far, or go back and try with half the rate."""
+        where = f"{self.phase.name}, update {self.progress.updates:,}"
+        self.log.write({"event": "diverged", "phase": self.phase.name, "updates": self.progress.updates, "why": reason})
+        if self.recipe.on_divergence == "record":
+            self.say(f"{where}: diverged, {reason}; recorded, the best networks so far are kept.")
+            self.progress.diverged.append(self.phase.name)
+            self._end_phase()
+            return
+        if self.progress.rollbacks == ROLLBACKS:
+            raise UserError(
+                f"{where}: {reason}, for the fourth time; lower the learning rate or tau, raise smoothing, or train "
+                "the critic longer, then start again."
+            )
+        rollbacks, offset = self.progress.rollbacks + 1, self.log.offset
+        found = checkpoints.newest(self.run.checkpoints, self.say)
+        self.processes.wait()
+        assert found is not None  # the first is written before the first update
+        self._restore(found)
+        self.log = Log(self.run.folder / "log.jsonl", offset, self.processes.writes)
+        self.progress.rollbacks, self.progress.began = rollbacks, {}
+        self.progress.rate *= 0.5
+        for optimizer in self.optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] *= 0.5
+        self.say(f"{where}: {reason}; back to update {self.progress.updates:,} with half the learning rate.")
+        self.save()
+
+    # Checkpoints.
+
+    def _save_now_and_then(self) -> None:
+        if time.monotonic() - self._saved > 60 * self.checkpoint_minutes:
+            self.save()
+
+    def save(self) -> None:
+        """Everything that the rest of the run depends on."""
+        if self.processes.writes:
+            tensors = {name: dict(model.state_dict()) for name, model in self.models.items()}
+            tensors |= {f"optimizer-{n}": checkpoints.optimizer_tensors(o) for n, o in self.optimizers.items()}
+            tensors |= {"best": self.best, "generator": {"state": self.generator.get_state()}}
+            rates = {name: optimizer.param_groups[0]["lr"] for name, optimizer in self.optimizers.items()}
+            state = {"progress": asdict(self.progress), "rates": rates, "log": self.log.offset}
+            count = len(checkpoints.names(self.run.checkpoints))
+            last = checkpoints.names(self.run.checkpoints)[-1] if count else "0"
+            checkpoints.save(self.run.checkpoints, f"{int(last) + 1:08d}", Checkpoint(tensors, state))
+        self._saved = time.monotonic()
+
+    def _restore(self, found: Checkpoint) -> None:
+        """Continue bit for bit where a checkpoint stood."""
+        self.progress = Progress(**found.state["progress"])
+        if not self.progress.done:
+            self._begin_phase()
+        for name, model in self.models.items():
+            if name in found.tensors:
+                model.load_state_dict(found.tensors[name])
+        for name, optimizer in self.optimizers.items():
+            checkpoints.restore_optimizer(optimizer, found.tensors.get(f"optimizer-{name}", {}))
+            for group in optimizer.param_groups:
+                group["lr"] = found.state["rates"][name]
+        self.best = {key: tensor.to(self.device) for key, tensor in found.tensors.get("best", {}).items()}
+        self.generator.set_state(found.tensors["generator"]["state"])

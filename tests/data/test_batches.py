@@ -1,0 +1,174 @@
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqcredit.data.batches import (
+    collate,
+    epoch_batches,
+    examples,
+    from_sentences,
+    padding_ratio,
+    sequential_batches,
+)
+from seqcredit.data.prepare import prepare
+from seqcredit.data.prepared import Prepared, PrepareOptions, Split
+from seqcredit.data.text import Example, read_parallel
+from seqcredit.data.vocabulary import Vocabulary
+from seqcredit.errors import UserError
+from seqcredit.types import pad, pad_references
+
+
+@pytest.fixture
+def split(several: Prepared) -> Split:
+    return several.split("train")
+
+
+def numbers(batches: list[np.ndarray]) -> list[list[int]]:
+    return [batch.tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_every_pair_once_an_epoch(split: Split, size: int) -> None:
+    batches = epoch_batches(split, size, seed=1, epoch=2)
+    total = len(split.reference_lengths)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(total))
+    assert sorted(len(batch) for batch in batches)[1:] == [size] * (len(batches) - 1)
+    assert len(batches) == -(-total // size)
+
+
+def test_without_pairs_every_example_once(split: Split) -> None:
+    rows = np.concatenate(epoch_batches(split, 7, seed=1, epoch=2, pairs=False))
+    assert sorted(rows.tolist()) == split.groups[:-1].tolist()
+    assert sorted(examples(split, rows).tolist()) == list(range(len(split)))
+
+
+def test_order_is_a_function_of_seed_and_epoch(split: Split) -> None:
+    orders = {(s, e): numbers(epoch_batches(split, 8, seed=s, epoch=e)) for s in range(3) for e in range(3)}
+    for (s, e), order in orders.items():
+        assert numbers(epoch_batches(split, 8, seed=s, epoch=e)) == order
+    distinct = {str(order) for order in orders.values()}
+    assert len(distinct) == len(orders)
+    # Not only the order of the batches changes, but which sentences meet.
+    assert len({str(sorted(map(sorted, order))) for order in orders.values()}) == len(orders)
+
+
+def test_batches_are_of_like_length_and_in_no_order_of_length(split: Split) -> None:
+    batches = epoch_batches(split, 8, seed=0, epoch=0)
+    # All pairs lie in one window, and so the batches' ranges of lengths do not overlap.
+    ranges = [(split.reference_lengths[batch].min(), split.reference_lengths[batch].max()) for batch in batches]
+    ordered = sorted(ranges)
+    assert all(a[1] <= b[0] for a, b in pairwise(ordered))
+    assert ranges != ordered
+    assert ranges != ordered[::-1]
+
+
+def test_sorting_leaves_less_padding(split: Split) -> None:
+    rows = np.random.default_rng(0).permutation(len(split.reference_lengths))
+    random = [rows[i : i + 8] for i in range(0, len(rows), 8)]
+    assert padding_ratio(split, epoch_batches(split, 8, 0, 0)) < 0.6 * padding_ratio(split, random)
+
+
+def test_padding_ratio_counts_what_follows_eos(split: Split) -> None:
+    batches = epoch_batches(split, 8, 0, 0, pairs=True)
+    used, places = 0, 0
+    for batch in batches:
+        source = [split.source(i).tolist() for i in examples(split, batch).tolist()]
+        own = [split.reference_half.sequences[i].tolist() for i in batch.tolist()]
+        for side in (source, own):
+            used += sum(len(words) + 1 for words in side)
+            places += pad(side).numel()
+    assert padding_ratio(split, batches) == pytest.approx(1 - used / places)
+    assert padding_ratio(split, epoch_batches(split, 1, 0, 0)) == 0
+
+
+def test_collate_is_padding_with_the_own_reference_first(split: Split) -> None:
+    for pairs in epoch_batches(split, 9, seed=3, epoch=0):
+        batch = collate(split, pairs)
+        rows = examples(split, pairs).tolist()
+        groups = []
+        for pair, row in zip(pairs.tolist(), rows, strict=True):
+            references = [reference.tolist() for reference in split.references(row)]
+            own = references.pop(pair - int(split.groups[row]))
+            groups.append([own, *references])
+        assert torch.equal(batch.source, pad([split.source(row).tolist() for row in rows]))
+        assert torch.equal(batch.references, pad_references(groups))
+        assert batch.source.dtype == batch.references.dtype == torch.int64
+
+
+def test_collate_by_hand(tmp_path: Path) -> None:
+    data = [Example("a b", ["x", "y y", "z"]), Example("b", ["y"])]
+    prepare({"train": data}, tmp_path / "out", PrepareOptions())
+    split = Prepared.open(tmp_path / "out").split("train")  # b a = 2 3, y x z = 2 3 4
+    batch = collate(split, np.array([1, 3]))
+    assert batch.source.tolist() == [[3, 2, 0], [2, 0, 0]]
+    assert batch.references.tolist() == [
+        [[2, 2, 0], [3, 0, 0], [4, 0, 0]],
+        [[2, 0, 0], [-1, -1, -1], [-1, -1, -1]],
+    ]
+    assert collate(split, np.array([3])).references.tolist() == [[[2, 0]]]
+
+
+@pytest.mark.parametrize("size", [1, 6, 500])
+def test_sequential_batches_and_back(split: Split, size: int) -> None:
+    batches, restore = sequential_batches(split, size)
+    assert max(map(len, batches)) <= size
+    rows = np.concatenate(batches)
+    lengths = split.source_lengths[examples(split, rows)]
+    assert (np.diff(lengths) <= 0).all()
+    results = examples(split, rows)
+    assert results[restore].tolist() == list(range(len(split)))
+    # One row an example, whose references stand in their own order.
+    first = collate(split, batches[0])
+    row = int(examples(split, batches[0])[0])
+    words = [reference.tolist() for reference in split.references(row)]
+    width = first.references.shape[-1]
+    assert first.references[0, : len(words)].tolist() == pad(words, width).tolist()
+
+
+def test_typed_sentences() -> None:
+    vocabulary = Vocabulary(("</s>", "<unk>", "a", "b"))
+    batch = from_sentences([["b", "a", "x"], [], ["</s>"]], vocabulary)
+    assert batch.source.tolist() == [[3, 2, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0]]
+    assert batch.references.shape == (3, 0, 1)
+
+
+def test_batch_size_is_positive(split: Split) -> None:
+    for batches in (lambda: epoch_batches(split, 0, 0, 0), lambda: sequential_batches(split, 0)):
+        with pytest.raises(UserError, match=r"^The batch size is 0: "):
+            batches()
+
+
+WORDS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=6).map(" ".join)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(WORDS, st.lists(WORDS, min_size=1, max_size=3)), min_size=1, max_size=12), st.integers(1, 5))
+def test_batches_hold_the_corpus(
+    tmp_path_factory: pytest.TempPathFactory, corpus: list[tuple[str, list[str]]], size: int
+) -> None:
+    """Text -> ids -> batches -> text: every pair comes back, once."""
+    data = [Example(source, references) for source, references in corpus]
+    folder = tmp_path_factory.getbasetemp() / "corpus"
+    prepare({"train": data}, folder, PrepareOptions(), overwrite=True)
+    prepared = Prepared.open(folder)
+    split, found = prepared.split("train"), []
+    for pairs in epoch_batches(split, size, 0, 0):
+        batch = collate(split, pairs)
+        for source, references in zip(batch.source.tolist(), batch.references.tolist(), strict=True):
+            words = prepared.source_vocabulary.decode(source), prepared.words(references[0])
+            found.append((" ".join(words[0]), " ".join(words[1])))
+    assert sorted(found) == sorted((source, reference) for source, group in corpus for reference in group)
+
+
+@pytest.mark.slow
+def test_multi30k_has_little_padding(real_data: Path, tmp_path: Path) -> None:
+    folder = real_data / "multi30k"
+    data = read_parallel(folder / "train.de", folder / "train.en")
+    prepare({"train": data}, tmp_path / "out", PrepareOptions(min_count=3))
+    split = Prepared.open(tmp_path / "out").split("train")
+    assert padding_ratio(split, epoch_batches(split, 50, 0, 0)) < 0.12

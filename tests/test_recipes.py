@@ -1,0 +1,382 @@
+"""Every recipe loads, and those of the paper's translation experiments say what its appendix says."""
+
+import os
+import re
+import shlex
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from seqcredit.cli import parser
+from seqcredit.config import OBJECTIVES, ActorCritic, Critic, Mle, Phase, Proposing, Recipe, load, resolved
+from seqcredit.models.lstm import Seq2Seq
+
+ROOT = Path(__file__).parents[1]
+RECIPES = ROOT / "recipes"
+PAPER = Path(os.environ.get("SEQCREDIT_PAPER") or ROOT.parent / "shared" / "paper" / "paper.tex")
+FILES = sorted(RECIPES.rglob("*.toml"))
+
+# The appendix's two tables of hyper-parameters, machine translation, as they stand there. "" is "not applicable".
+RAML_VAML = {  # VAML-1, VAML-2, RAML
+    "optimizer": ("Adam", "SGD", "SGD"),
+    "learning_rate": ("0.001", "0.6", "0.6"),
+    "batch_size": ("50", "42", "42"),
+    "samples": ("5", "5", "5"),
+    "tau": ("0.4", "0.4", "0.4"),
+    "kappa": ("", "0.2", ""),
+}
+ERAC = {  # with, without input feeding
+    "Pre-train Actor": {
+        "optimizer": ("SGD", "SGD"),
+        "learning_rate": ("0.6", "0.6"),
+        "batch_size": ("50", "50"),
+    },
+    "Pre-train Critic": {
+        "optimizer": ("Adam", "Adam"),
+        "learning_rate": ("0.001", "0.001"),
+        "batch_size": ("50", "50"),
+        "tau": ("0.05", "0.04"),
+        "target_rate": ("0.001", "0.001"),
+        "smoothing": ("0.001", "0.001"),
+    },
+    "Joint Training": {
+        "optimizer": ("Adam", "Adam"),
+        "learning_rate": ("0.0001", "0.0001"),
+        "batch_size": ("50", "50"),
+        "tau": ("0.05", "0.04"),
+        "target_rate": ("0.001", "0.001"),
+        "smoothing": ("0.001", "0.001"),
+        "mle_weight": ("0.1", "0.1"),
+    },
+}
+# Its table of architectures: encoder layers, size of a direction; decoder layers, size; attention; input feeding.
+ARCHITECTURES = {
+    "VAML, 1 layer": (1, 128, 1, 256, "Dot-Prod", "Y"),
+    "ERAC, 1 layer": (1, 128, 1, 256, "Dot-Prod", "Y"),
+    "ERAC, 2 layers": (2, 256, 2, 512, "Dot-Prod", "Y"),
+}
+# The numbers by which the comments in the recipes call the paper's tables.
+TABLES = {
+    "tab:result": 1,
+    "tab:comparison": 2,
+    "tab:ab_tgtnet_smooth": 3,
+    "tab:future_ent": 4,
+    "tab:raml_vaml": 5,
+    "tab:hyperparam-erac": 6,
+    "tab:comparison_detailed": 7,
+}
+
+
+class Folder(NamedTuple):
+    """What the recipes of a folder share."""
+
+    stems: set[str]
+    fidelity: str
+    width: int  # of the LSTM and the embedding, with one layer
+    only_short: int | None = None
+
+
+FIVE = {"mle", "raml", "vaml", "ac", "erac"}
+FEEDING = {f"{stem}-feeding" for stem in FIVE}
+FOLDERS = {
+    "iwslt14": Folder(FIVE | FEEDING | {"erac-without-future-entropy", "erac-2x512"}, "paper", 256),
+    "multi30k": Folder(FIVE, "default", 256),
+    "multi30k-small": Folder({"mle", "raml", "vaml"}, "default", 128, 12),
+    "tatoeba": Folder(FIVE | {"mle-continued", "erac-without-future-entropy"}, "default", 128, 8),
+}
+CELLS = [(folder, stem) for folder, about in FOLDERS.items() for stem in sorted(about.stems)]
+PHASES = {
+    "mle": ["mle"],
+    "raml": ["raml"],
+    "vaml": ["soft_q", "vaml"],
+    "ac": ["mle", "critic", "actor_critic"],
+    "erac": ["mle", "critic", "actor_critic"],
+}
+
+
+def recipe(folder: str, stem: str) -> Recipe:
+    return load(RECIPES / folder / f"{stem}.toml")
+
+
+def table(folder: str, stem: str) -> dict[str, Any]:
+    return tomllib.loads((RECIPES / folder / f"{stem}.toml").read_text())
+
+
+def algorithm(stem: str) -> str:
+    return stem.split("-")[0]
+
+
+def of_table(text: str) -> Any:
+    """A cell of the paper's tables as the value of a key."""
+    return float(text) if text[0].isdigit() else text.lower()
+
+
+# Any recipe.
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(RECIPES)))
+def test_every_recipe_loads_and_its_resolved_text_to_the_same(path: Path, tmp_path: Path) -> None:
+    loaded = load(path)
+    written = tmp_path / "resolved.toml"
+    written.write_text(resolved(loaded), encoding="utf-8")
+    assert load(written) == loaded
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_has_its_recipes_and_no_two_of_one_name(folder: str) -> None:
+    assert {path.stem for path in (RECIPES / folder).glob("*.toml")} == FOLDERS[folder].stems
+    names = [recipe(folder, stem).name for stem in FOLDERS[folder].stems]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(("folder", "stem"), CELLS)
+def test_a_recipe_is_of_its_folder(folder: str, stem: str) -> None:
+    about, loaded, phases = FOLDERS[folder], recipe(folder, stem), PHASES[algorithm(stem)]
+    width, layers = (512, 2) if stem.endswith("2x512") else (about.width, 1)
+    assert (loaded.fidelity, loaded.data, loaded.seed) == (about.fidelity, "", 1)
+    assert (loaded.actor.embedding, loaded.actor.hidden, loaded.actor.layers) == (about.width, width, layers)
+    assert loaded.actor.input_feeding == stem.endswith(("feeding", "2x512"))
+    assert (loaded.actor.attention, loaded.actor.dropout) == ("dot", 0.3)
+    kinds = [OBJECTIVES[type(phase)] for phase in loaded.phase]
+    assert kinds == (["mle", "mle"] if stem == "mle-continued" else phases)
+    for phase in loaded.phase:
+        assert phase.clip == 5.0
+        assert phase.decay == 0.5
+
+
+@pytest.mark.parametrize(("folder", "stem"), CELLS)
+def test_the_first_line_prepares_the_data(folder: str, stem: str) -> None:
+    first = (RECIPES / folder / f"{stem}.toml").read_text().splitlines()[0]
+    about, command = first.removeprefix("# ").split(": seqcredit ")
+    assert first.startswith("# ")
+    assert about
+    options = parser().parse_args(shlex.split(command))
+    if folder == "iwslt14":
+        assert options.iwslt14 is not None
+        return
+    assert (options.tokenized, options.min_count) == (True, 3)
+    assert options.only_short == FOLDERS[folder].only_short
+    for split in ("train", "valid", "test"):
+        assert getattr(options, split) == [Path(f"{split}.de"), Path(f"{split}.en")]
+
+
+@pytest.mark.parametrize(("folder", "stem"), [cell for cell in CELLS if algorithm(cell[1]) in {"vaml", "ac", "erac"}])
+def test_the_critic_is_a_network_like_the_actor(folder: str, stem: str) -> None:
+    loaded = recipe(folder, stem)
+    attention, dropout = ("dot", 0.1) if algorithm(stem) == "vaml" else ("mlp", 0.0)
+    assert loaded.critic == replace(loaded.actor, attention=attention, dropout=dropout)
+
+
+@pytest.mark.parametrize(
+    ("folder", "feeding"), [("iwslt14", ""), ("iwslt14", "-feeding"), ("multi30k", ""), ("tatoeba", "")]
+)
+def test_ac_is_erac_without_entropy(folder: str, feeding: str) -> None:
+    ac, erac = recipe(folder, f"ac{feeding}"), recipe(folder, f"erac{feeding}")
+    assert all(phase.tau > 0 for phase in critics(erac))
+    assert replace(erac, name=ac.name, phase=changed(erac, tau=0.0)) == ac
+    assert (ac.name, erac.name) == (f"AC{', input feeding' * bool(feeding)}", ac.name.replace("AC", "ERAC"))
+
+
+@pytest.mark.parametrize("folder", ["iwslt14", "tatoeba"])
+def test_without_future_entropy_is_erac_but_for_that(folder: str) -> None:
+    without, erac = recipe(folder, "erac-without-future-entropy"), recipe(folder, "erac")
+    assert replace(erac, name=without.name, phase=changed(erac, future_entropy=False)) == without
+    assert all(phase.future_entropy for phase in critics(erac))
+
+
+def critics(loaded: Recipe) -> list[Critic]:
+    return [phase for phase in loaded.phase if isinstance(phase, Critic)]
+
+
+def changed(loaded: Recipe, **keys: Any) -> tuple[Phase, ...]:
+    return tuple(replace(phase, **keys) if isinstance(phase, Critic) else phase for phase in loaded.phase)
+
+
+@pytest.mark.parametrize(("folder", "stem"), [cell for cell in CELLS if "mle" in PHASES[algorithm(cell[1])]])
+def test_the_actor_is_pretrained_as_in_mle(folder: str, stem: str) -> None:
+    baseline = recipe(folder, f"mle{'-feeding' if stem.endswith('-feeding') else ''}")
+    assert recipe(folder, stem).phase[0] == baseline.phase[0]
+
+
+def test_two_layers_are_the_only_difference_to_erac_with_feeding() -> None:
+    small, large = recipe("iwslt14", "erac-feeding"), recipe("iwslt14", "erac-2x512")
+    size = {"hidden": 512, "layers": 2}
+    assert large == replace(
+        small, name=large.name, actor=replace(small.actor, **size), critic=replace(small.critic, **size)
+    )
+
+
+# The paper's tables.
+
+
+@pytest.mark.parametrize("feeding", ["", "-feeding"])
+@pytest.mark.parametrize(("column", "stem", "number"), [(0, "vaml", 0), (1, "vaml", 1), (2, "raml", 0)])
+def test_raml_and_vaml_are_the_papers(column: int, stem: str, number: int, feeding: str) -> None:
+    phase = recipe("iwslt14", f"{stem}{feeding}").phase[number]
+    said = table("iwslt14", f"{stem}{feeding}")["phase"][number]
+    for key, row in RAML_VAML.items():
+        if row[column]:
+            assert getattr(phase, key) == said[key] == of_table(row[column]), key
+        else:
+            assert not hasattr(phase, key), key
+
+
+@pytest.mark.parametrize(
+    "stem", ["ac", "ac-feeding", "erac", "erac-feeding", "erac-without-future-entropy", "erac-2x512"]
+)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_ac_and_erac_are_the_papers(stem: str, number: int) -> None:
+    phase, said = recipe("iwslt14", stem).phase[number], table("iwslt14", stem)["phase"][number]
+    for key, (fed, plain) in list(ERAC.values())[number].items():
+        value = of_table(fed if stem.endswith(("feeding", "2x512")) else plain)
+        if key == "tau" and algorithm(stem) == "ac":
+            value = 0
+        assert getattr(phase, key) == said[key] == value, key
+
+
+@pytest.mark.parametrize("stem", ["mle", "mle-feeding"])
+def test_mle_is_the_papers(stem: str) -> None:
+    (phase,), (said,) = recipe("iwslt14", stem).phase, table("iwslt14", stem)["phase"]
+    for key, row in ERAC["Pre-train Actor"].items():
+        assert getattr(phase, key) == said[key] == of_table(row[stem == "mle"]), key
+
+
+@pytest.mark.parametrize(
+    ("row", "stem"),
+    [("VAML, 1 layer", "vaml-feeding"), ("ERAC, 1 layer", "erac-feeding"), ("ERAC, 2 layers", "erac-2x512")],
+)
+def test_architectures_are_the_papers(row: str, stem: str) -> None:
+    m = recipe("iwslt14", stem).actor
+    network = Seq2Seq(5, 5, m.embedding, m.hidden, m.layers, m.attention, m.input_feeding, m.dropout)
+    encoder, decoder = network.encoder, network.decoder
+    assert all(lstm.bidirectional for lstm in encoder)
+    sizes = (len(encoder), encoder[0].hidden_size, decoder.num_layers, decoder.hidden_size)
+    words = ({"dot": "Dot-Prod", "mlp": "MLP"}[m.attention], "Y" if m.input_feeding else "N")
+    assert sizes + words == ARCHITECTURES[row]
+
+
+@pytest.mark.parametrize("stem", sorted(FOLDERS["iwslt14"].stems))
+def test_what_the_paper_leaves_open_is_the_released_codes(stem: str) -> None:
+    loaded = recipe("iwslt14", stem)
+    assert (loaded.beam, loaded.longest_output) == (5, 100)
+    pay = loaded.payoff
+    assert (pay.metric, pay.smoothing, pay.scaled, pay.unk_matches) == ("bleu", "add-one", True, True)
+    decays = {"mle": 6, "raml": 6, "vaml": 6, "soft_q": 4, "critic": 5, "actor_critic": 6}
+    for phase, said in zip(loaded.phase, table("iwslt14", stem)["phase"], strict=True):
+        assert phase.decays == said["decays"] == decays[said["objective"]]
+        if isinstance(phase, Proposing):
+            assert (phase.proposal, phase.longest) == ("ngram", 4)
+        elif isinstance(phase, ActorCritic):
+            assert (phase.samples, phase.extra_length, phase.longest_sample, phase.beta1) == (1, 10, 50, 0.0)
+        elif isinstance(phase, Critic):
+            assert (phase.samples, phase.extra_length, phase.longest_sample, phase.judged_by) == (2, 5, 50, "td")
+
+
+# The other folders.
+
+
+@pytest.mark.parametrize(
+    ("folder", "target_rate", "critic_epochs", "joint_epochs", "every"),
+    [("multi30k", 0.01, 8, 6, 0), ("tatoeba", 0.005, 3, 3, 950)],
+)
+@pytest.mark.parametrize("stem", ["ac", "erac"])
+def test_small_data_differ_from_the_paper_in_pace_alone(
+    folder: str, stem: str, target_rate: float, critic_epochs: int, joint_epochs: int, every: int
+) -> None:
+    mle, critic, joint = recipe("iwslt14", stem).phase
+    small = {"smoothing_form": "mean", "target_rate": target_rate}  # fidelity "default" takes the mean
+    assert recipe(folder, stem).phase == (
+        replace(mle, epochs=20),
+        replace(critic, epochs=critic_epochs, judged_by="return_error", **small),
+        replace(joint, epochs=joint_epochs, validate_every=every, **small),
+    )
+
+
+@pytest.mark.parametrize(("folder", "critic_epochs"), [("multi30k", 8), ("multi30k-small", 8), ("tatoeba", 3)])
+def test_small_mle_raml_and_vaml_differ_from_the_paper_in_epochs_and_weights_alone(
+    folder: str, critic_epochs: int
+) -> None:
+    small = {"epochs": 20, "weight_scaled": False}  # of fidelity "default"
+    (mle,), (raml,) = recipe("iwslt14", "mle").phase, recipe("iwslt14", "raml").phase
+    soft_q, vaml = recipe("iwslt14", "vaml").phase
+    assert recipe(folder, "mle").phase == (replace(mle, epochs=20),)
+    assert recipe(folder, "raml").phase == (replace(raml, **small),)
+    assert recipe(folder, "vaml").phase == (replace(soft_q, epochs=critic_epochs), replace(vaml, **small))
+
+
+def test_mle_continued_has_the_joint_phases_optimizer() -> None:
+    first, second = recipe("tatoeba", "mle-continued").phase
+    joint = recipe("tatoeba", "erac").phase[2]
+    shared = {key: getattr(joint, key) for key in Phase.__dataclass_fields__ if key != "name"}
+    assert second == Mle(name="continued", **shared)
+    assert (first.name, joint.optimizer, joint.learning_rate, joint.epochs) == ("mle", "adam", 0.0001, 3)
+
+
+# The transcription above against the paper itself.
+
+LABELS = {
+    "optimizer": "optimizer",
+    "learning rate": "learning_rate",
+    "batch size": "batch_size",
+    "$M$": "samples",
+    r"$\tau$": "tau",
+    r"$\kappa$": "kappa",
+    r"$\tau$ (entropy regularization)": "tau",
+    r"$\beta$ (target net speed)": "target_rate",
+    r"$\lambda_\text{var}$ (smoothness)": "smoothing",
+    r"$\lambda_\text{MLE}$": "mle_weight",
+}
+
+
+@pytest.fixture
+def tex() -> str:
+    if not PAPER.exists():
+        pytest.skip("The paper's source is not here; SEQCREDIT_PAPER may name its .tex file.")
+    return PAPER.read_text(encoding="utf-8")
+
+
+def rows(tex: str, label: str) -> list[list[str]]:
+    """The cells of a table's rows, heading included, without LaTeX's rules."""
+    before = tex[: tex.index(rf"\label{{{label}}}")]
+    body = before[before.rindex(r"\begin{tabular}") : before.rindex(r"\end{tabular}")]
+    body = re.sub(r"\\(toprule|midrule|bottomrule)", "", body)
+    return [[cell.strip() for cell in row.split("&")] for row in body.split(r"\\")]
+
+
+def test_transcription_of_raml_and_vaml(tex: str) -> None:
+    found = {LABELS[name]: cells[:3] for name, *cells in rows(tex, "tab:raml_vaml") if name in LABELS}
+    assert found == {key: [cell or "N.A." for cell in row] for key, row in RAML_VAML.items()}
+    (head,) = [row for row in rows(tex, "tab:raml_vaml") if row[0].endswith("Hyper-parameters")]
+    assert head[1:4] == ["VAML-1", "VAML-2", "RAML"]
+
+
+def test_transcription_of_erac(tex: str) -> None:
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for name, *cells in rows(tex, "tab:hyperparam-erac"):
+        part = re.search(r"\\multicolumn\{4\}\{c\}\{\\bf (.*?)\}", name)
+        if part:
+            found[part[1]] = {}
+        elif name in LABELS:
+            list(found.values())[-1][LABELS[name]] = tuple(cells[:2])
+    assert found == ERAC
+    head = rows(tex, "tab:hyperparam-erac")[0]
+    assert [cell.removeprefix(r"\bf ") for cell in head[1:3]] == ["MT w/ input feeding", "MT w/o input feeding"]
+
+
+def test_transcription_of_architectures(tex: str) -> None:
+    found = [row[1:7] for row in rows(tex, "tab:comparison_detailed") if row[0] in {"VAML", "ERAC"}]
+    assert found == [
+        [f"{m}-layer BiLSTM", rf"{half} $\times$ 2", f"{n}-layer LSTM", str(size), attention, fed]
+        for m, half, n, size, attention, fed in ARCHITECTURES.values()
+    ]
+
+
+def test_numbers_of_the_tables(tex: str) -> None:
+    labels = re.findall(r"\\label\{(tab:\w[\w-]*)\}", tex)
+    assert {label: number for number, label in enumerate(labels, 1)} == TABLES
+    cited = {int(number) for path in FILES for number in re.findall(r"table (\d)", path.read_text())}
+    assert cited >= {1, 4, 5, 6, 7}
+    assert cited <= set(TABLES.values())

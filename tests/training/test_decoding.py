@@ -1,0 +1,67 @@
+import pytest
+import torch
+
+from seqcredit import config
+from seqcredit.data.prepared import Prepared
+from seqcredit.models.search import beam
+from seqcredit.rewards.corpus import corpus_bleu
+from seqcredit.training.build import build_actor, build_critic
+from seqcredit.training.decoding import Search, decode, n_best, split_bleu, translate
+
+RECIPE = config.Recipe("r", (config.Mle("mle", 0.1),), actor=config.Model(8, 8), critic=config.Model(8, 8))
+
+
+@pytest.fixture(scope="module")
+def actor(prepared: Prepared) -> torch.nn.Module:
+    built = build_actor(RECIPE, prepared)
+    for weight in built.parameters():
+        weight.data *= 6
+    return built
+
+
+def test_translations_come_in_the_order_of_the_split(actor, prepared: Prepared) -> None:
+    split = prepared.split("test")
+    for search in (Search(1, 12), Search(3, 12, batch_size=7)):
+        words = decode(actor, prepared, split, search)
+        assert len(words) == len(split)
+        for i in (0, 5, 29):
+            source = torch.tensor([[*split.source(i).tolist(), 0]])
+            assert translate(actor.eval(), prepared, source, search) == [words[i]]
+
+
+def test_training_mode_comes_back(actor, prepared: Prepared) -> None:
+    actor.train()
+    decode(actor, prepared, prepared.split("test"), Search(1, 5))
+    assert actor.training
+
+
+def test_bleu_is_that_of_the_words(actor, prepared: Prepared) -> None:
+    split, search = prepared.split("valid"), Search(1, 12)
+    expected = corpus_bleu(decode(actor, prepared, split, search), list(split.reference_texts())).value
+    assert split_bleu(actor, prepared, split, search) == pytest.approx(expected)
+    critic = build_critic(RECIPE, prepared)
+    assert len(decode(critic, prepared, split, search, read_references=True)) == len(split)
+
+
+def test_n_best_of_a_typed_sentence(actor, prepared: Prepared) -> None:
+    actor.eval()
+    found = n_best(actor, prepared, "der hund sieht den ball .", Search(4, 8), 3)
+    assert len(found) == 3
+    assert found[0][1] >= found[1][1] >= found[2][1]
+    ids = torch.tensor([[*prepared.source_vocabulary.encode(["der", "hund", "sieht", "den", "ball", "."]), 0]])
+    best = beam(actor, actor.encode(ids), 8, 4, 3)
+    assert found[0][0] == prepared.words(best.tokens[0, 0].tolist())
+    assert found[0][1] == pytest.approx(float(best.logp[0, 0]))
+
+
+def test_an_unknown_word_can_be_copied(actor, prepared: Prepared) -> None:
+    actor.eval()
+    with torch.no_grad():
+        kept = actor.readout.bias.clone()
+        actor.readout.bias[1] = 50.0  # unk everywhere
+        (plain, _), *_ = n_best(actor, prepared, "gnorf .", Search(2, 4), 1)
+        (copied, _), *_ = n_best(actor, prepared, "gnorf .", Search(2, 4, replace_unknown=True), 1)
+        actor.readout.bias.copy_(kept)
+    assert plain == ["<unk>"] * 3
+    assert set(copied) <= {"gnorf", ".", "<unk>"}
+    assert copied != plain

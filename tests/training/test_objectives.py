@@ -1,0 +1,197 @@
+"""Objectives on a tiny network: what they equal, what they leave alone, and that a shared batch adds up."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from seqcredit import config
+from seqcredit.credit import losses
+from seqcredit.credit.values import token_rewards
+from seqcredit.draws import Noise
+from seqcredit.models.critic import Critic
+from seqcredit.models.lstm import Seq2Seq
+from seqcredit.rewards import Bleu
+from seqcredit.training.objectives import OBJECTIVES, Outcome, Payoffs, repeated_bigrams
+from seqcredit.types import Batch, pad, pad_references, token_mask
+
+V = 9
+BATCH = Batch(
+    pad([[2, 3, 4], [5, 6], [7, 2, 2, 3], [4]]),
+    pad_references([[[3, 4, 5]], [[6, 2]], [[8, 8, 3, 2, 4]], [[5]]]),
+)
+PAYOFFS = Payoffs(Bleu(scaled=True), Bleu())
+PHASES: dict[str, config.Phase] = {
+    "mle": config.Mle("mle", 0.1),
+    "raml": config.Raml("raml", 0.1, samples=3),
+    "soft_q": config.SoftQ("soft_q", 0.1, samples=3, look_ahead="target"),
+    "vaml": config.Vaml("vaml", 0.1, samples=3, kappa=0.4, kappa_draws=True),
+    "critic": config.Critic("critic", 0.1, extra_length=2),
+    "actor_critic": config.ActorCritic("actor_critic", 0.1, samples=2, extra_length=2),
+}
+
+
+def models(dropout: float = 0.3) -> dict[str, Any]:
+    def generator(seed: int) -> torch.Generator:
+        return torch.Generator().manual_seed(seed)
+
+    made = {
+        "actor": Seq2Seq(V, V, 6, 6, dropout=dropout, generator=generator(0)),
+        "critic": Critic(V, 6, 6, dropout=dropout, generator=generator(1)),
+        "target": Critic(V, 6, 6, dropout=0.0, generator=generator(2)),
+    }
+    made["target"].requires_grad_(False).eval()
+    for model in made.values():
+        for weight in model.parameters():
+            weight.data *= 8  # so that the policy is not uniform
+    return made
+
+
+def noise(seed: int = 3, first: int = 0, rows: int = 4) -> Noise:
+    return Noise(torch.Generator().manual_seed(seed), 4, first, rows)
+
+
+def run(
+    name: str, phase: config.Phase, nets: dict[str, Any] | None = None, batch: Batch = BATCH, **rows: int
+) -> Outcome:
+    return OBJECTIVES[name](nets or models(), batch, phase, PAYOFFS, noise(**rows))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_shares_of_a_batch_add_up_to_the_batch(name: str) -> None:
+    """Losses, gradients and all that is watched: two processes are one."""
+    whole_nets, part_nets = models(), models()
+    whole = run(name, PHASES[name], whole_nets)
+    parts = []
+    for first, rows in ((0, 3), (3, 1)):
+        share = Batch(BATCH.source[first : first + rows], BATCH.references[first : first + rows])
+        parts.append(run(name, PHASES[name], part_nets, share, first=first, rows=rows))
+    for key, loss in whole.losses.items():
+        torch.testing.assert_close(loss, sum(part.losses[key] for part in parts), rtol=1e-5, atol=1e-6)
+        for outcome in (whole, *parts):
+            outcome.losses[key].backward(retain_graph=True)
+    if "actor" not in PHASES[name].name:  # sample bounds follow the longest reference of the batch
+        for a, b in zip(whole_nets["actor"].parameters(), part_nets["actor"].parameters(), strict=True):
+            assert (a.grad is None) == (b.grad is None)
+            if a.grad is not None:
+                torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-6)
+    for key, (total, count) in whole.sums.items():
+        torch.testing.assert_close(float(total), float(sum(part.sums[key][0] for part in parts)), rtol=1e-5, atol=1e-5)
+        assert int(count) == sum(int(part.sums[key][1]) for part in parts)
+
+
+def gradients(nets: dict[str, Any]) -> dict[str, bool]:
+    return {name: any(p.grad is not None for p in model.parameters()) for name, model in nets.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "trained"),
+    [
+        ("mle", {"actor"}),
+        ("raml", {"actor"}),
+        ("soft_q", {"critic"}),
+        ("vaml", {"actor"}),
+        ("critic", {"critic"}),
+        ("actor_critic", {"actor", "critic"}),
+    ],
+)
+def test_only_the_networks_of_the_phase_get_gradients(name: str, trained: set[str]) -> None:
+    nets = models()
+    for loss in run(name, PHASES[name], nets).losses.values():
+        loss.backward(retain_graph=True)
+    assert {net for net, has in gradients(nets).items() if has} == trained
+
+
+def test_each_loss_of_actor_critic_reaches_its_own_network_alone() -> None:
+    for key, other in (("actor", "critic"), ("critic", "actor")):
+        nets = models()
+        run("actor_critic", PHASES["actor_critic"], nets).losses[key].backward()
+        assert gradients(nets) == {key: True, other: False, "target": False}
+
+
+def test_mle_is_the_log_probability_of_the_reference() -> None:
+    nets = models(dropout=0.0)
+    tokens = BATCH.references[:, 0]
+    actor = nets["actor"]
+    logp = actor.readout(actor.features(actor.encode(BATCH.source), tokens)).log_softmax(-1)
+    by_hand = -(logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) * token_mask(tokens)).sum() / 4
+    torch.testing.assert_close(run("mle", PHASES["mle"], nets).losses["actor"], by_hand)
+
+
+def test_one_sample_makes_raml_mle_and_kappa_zero_makes_vaml_raml() -> None:
+    nets = models(dropout=0.0)
+    alone = run("raml", config.Raml("raml", 0.1, samples=1), nets).losses["actor"]
+    torch.testing.assert_close(alone, run("mle", PHASES["mle"], nets).losses["actor"])
+    several = run("raml", config.Raml("raml", 0.1, samples=3), nets).losses["actor"]
+    assert not torch.equal(several, alone)
+    vaml = run("vaml", config.Vaml("vaml", 0.1, samples=3, kappa=0.0), nets).losses["actor"]
+    torch.testing.assert_close(vaml, several)
+
+
+def test_a_temperature_of_its_own_for_the_weights() -> None:
+    sharp = config.Raml("raml", 0.1, samples=4, weight_tau=1e-3)
+    assert float(run("raml", sharp).sums["reference_weight"][0]) >= 3.5  # a replacement may be the same word
+    flat = config.Raml("raml", 0.1, samples=4, weight_tau=1e6)
+    assert float(run("raml", flat).sums["reference_weight"][0]) == pytest.approx(1, abs=1e-4)
+
+
+def test_soft_q_on_the_reference_alone_by_hand() -> None:
+    nets = models(dropout=0.0)
+    tokens, critic = BATCH.references[:, 0], nets["critic"]
+    q = critic.readout(critic.features(critic.encode(BATCH.references), tokens))
+    rewards = token_rewards(Bleu(scaled=True).prefix_scores(tokens, BATCH.references))
+    expected = losses.soft_q(q, tokens, rewards, 0.4).sum() / 4
+    phase = config.SoftQ("soft_q", 0.1, samples=1, tau=0.4)
+    torch.testing.assert_close(run("soft_q", phase, nets).losses["critic"], expected)
+
+
+def actor_loss(**changes: Any) -> float:
+    settings = {"samples": 1, "extra_length": 2, "mle_weight": 0.0, "smoothing": 0.0, **changes}
+    return float(run("actor_critic", config.ActorCritic("ac", 0.1, **settings)).losses["actor"].detach())
+
+
+def critic_loss(**changes: Any) -> float:
+    settings = {"samples": 1, "extra_length": 2, "smoothing": 0.0, **changes}
+    return float(run("critic", config.Critic("c", 0.1, **settings)).losses["critic"].detach())
+
+
+def test_every_setting_of_actor_critic_matters() -> None:
+    base = actor_loss(tau=0.5)
+    assert actor_loss(tau=0.0) > base  # without the entropy bonus
+    assert actor_loss(tau=0.5, mle_weight=1.0) != base
+    assert base < actor_loss(tau=0.5, entropy_form="normalised") < actor_loss(tau=0.0)
+
+
+def test_every_setting_of_the_critic_matters() -> None:
+    base = critic_loss(tau=0.5)
+    assert critic_loss(tau=0.5, td_form="half") == pytest.approx(base / 2)
+    assert critic_loss(tau=0.5, future_entropy=False) == pytest.approx(critic_loss(tau=0.0))
+    assert critic_loss(tau=0.5, future_entropy=False) != base
+    total = critic_loss(tau=0.5, smoothing=1.0, smoothing_form="sum") - base
+    mean = critic_loss(tau=0.5, smoothing=1.0, smoothing_form="mean") - base
+    assert total == pytest.approx(V * mean, rel=1e-4)
+    assert critic_loss(tau=0.5, extra_length=0, bound_value="free") != critic_loss(tau=0.5, extra_length=0)
+
+
+def test_returns_are_what_really_followed() -> None:
+    """Without entropy, the error of a critic that says 0 everywhere is the mean square of rewards to come."""
+    nets = models(dropout=0.0)
+    nets["critic"].readout.weight.data.zero_()
+    nets["critic"].readout.bias.data.zero_()
+    outcome = run("critic", config.Critic("c", 0.1, tau=0.0, samples=1, extra_length=2), nets)
+    from seqcredit.models.search import sample
+
+    several = noise()
+    bound = 5 + 2
+    masks = nets["actor"].masks(bound, several)
+    tokens = sample(nets["actor"], nets["actor"].encode(BATCH.source), bound, several.uniform(bound), masks)
+    scores = Bleu(scaled=True).prefix_scores(tokens, BATCH.references)
+    to_come = (scores[:, -1:] - scores[:, :-1]) * token_mask(tokens)
+    torch.testing.assert_close(outcome.sums["return_error"][0], to_come.square().sum())
+
+
+def test_repeated_bigrams() -> None:
+    assert int(repeated_bigrams(pad([[2, 3, 2, 3, 2], [4, 4, 4], [5, 6, 7]]))) == 2 + 1
+    empty: Tensor = repeated_bigrams(pad([[], [2]]))
+    assert int(empty) == 0

@@ -1,0 +1,91 @@
+from pathlib import Path
+
+import pytest
+
+from seqcredit import config
+from seqcredit.data.prepared import Prepared
+from seqcredit.errors import UserError
+from seqcredit.training.build import build_actor, build_critic
+from seqcredit.training.runs import Run
+from seqcredit.training.start import open_data, take_over
+from seqcredit.training.trainer import Trainer
+
+SMALL = config.Model(embedding=8, hidden=8)
+JUDGE = config.Model(embedding=8, hidden=8, attention="mlp", dropout=0.0)
+MLE = config.Mle("mle", 0.1, epochs=1)
+CRITIC = config.Critic("critic", 0.01, epochs=1)
+
+
+def make(folder: Path, prepared: Prepared, *phases: config.Phase, actor: config.Model = SMALL, sums: str = "x") -> Run:
+    recipe = config.Recipe("r", phases, actor=actor, critic=JUDGE)
+    return Run.create(folder, "", recipe, prepared.folder, {"source": sums, "target": "y"})
+
+
+@pytest.fixture
+def pretrained(prepared: Prepared, tmp_path: Path) -> Run:
+    run = make(tmp_path / "pretrained", prepared, MLE)
+    weights = {f"actor.{k}": t + 1 for k, t in build_actor(run.recipe, prepared).state_dict().items()}
+    run.save_weights("mle", weights)
+    return run
+
+
+def started(run: Run, prepared: Prepared) -> Trainer:
+    trainer = Trainer(run, prepared, lambda _: None)
+    trainer.log = type("Nothing", (), {"offset": 0})()
+    trainer._begin_run()
+    return trainer
+
+
+def test_phases_of_the_same_name_are_not_trained_again(pretrained: Run, prepared: Prepared, tmp_path: Path) -> None:
+    run, said = make(tmp_path / "run", prepared, MLE, CRITIC), []
+    take_over(run, pretrained.folder, said.append)
+    assert said == [f"phases mle taken over from {pretrained.folder}"]
+    trainer = started(run, prepared)
+    assert trainer.phase == CRITIC
+    assert (
+        trainer.models["actor"].readout.bias - build_actor(run.recipe, prepared).readout.bias - 1
+    ).abs().max() < 1e-6
+    fresh = build_critic(run.recipe, prepared)
+    assert (trainer.models["critic"].readout.bias == fresh.readout.bias).all()
+
+
+def test_other_settings_are_said(pretrained: Run, prepared: Prepared, tmp_path: Path) -> None:
+    run, said = make(tmp_path / "run", prepared, config.Mle("mle", 0.5), CRITIC), []
+    take_over(run, pretrained.folder, said.append)
+    assert "with other settings" in said[0]
+
+
+def test_a_warm_start_without_a_phase_in_common(pretrained: Run, prepared: Prepared, tmp_path: Path) -> None:
+    run, said = make(tmp_path / "run", prepared, CRITIC), []
+    take_over(run, pretrained.folder, said.append)
+    assert said == [f"the weights of phase mle taken over from {pretrained.folder}"]
+    trainer = started(run, prepared)
+    assert trainer.phase == CRITIC
+    assert float(trainer.models["actor"].readout.bias.min()) > 0.8
+
+
+def test_another_vocabulary_is_refused(pretrained: Run, prepared: Prepared, tmp_path: Path) -> None:
+    run = make(tmp_path / "run", prepared, MLE, CRITIC, sums="other")
+    with pytest.raises(UserError, match="another source vocabulary"):
+        take_over(run, pretrained.folder, print)
+
+
+def test_another_shape_is_refused(pretrained: Run, prepared: Prepared, tmp_path: Path) -> None:
+    run = make(tmp_path / "run", prepared, MLE, CRITIC, actor=config.Model(embedding=8, hidden=10))
+    with pytest.raises(UserError, match=r"actor of .* has hidden = 8, this recipe's has 10"):
+        take_over(run, pretrained.folder, print)
+
+
+def test_a_run_with_nothing_finished_is_refused(prepared: Prepared, tmp_path: Path) -> None:
+    empty, run = make(tmp_path / "empty", prepared, MLE), make(tmp_path / "run", prepared, MLE)
+    with pytest.raises(UserError, match="nothing to take over"):
+        take_over(run, empty.folder, print)
+
+
+def test_data_must_be_given_and_be_the_runs_own(prepared: Prepared) -> None:
+    with pytest.raises(UserError, match="give --data"):
+        open_data(Path(""))
+    checksums = {"source": prepared.source_vocabulary.checksum, "target": prepared.target_vocabulary.checksum}
+    assert open_data(prepared.folder, checksums).folder == prepared.folder
+    with pytest.raises(UserError, match=r"target vocabulary of .* is not the one"):
+        open_data(prepared.folder, {**checksums, "target": "0"})

@@ -1,0 +1,286 @@
+"""The loop as a user runs it: real processes, really killed, and what they leave."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from seqcredit import config
+from seqcredit.data.prepared import Prepared
+from seqcredit.errors import UserError
+from seqcredit.reporting.evaluate import log_entries
+from seqcredit.training.runs import Run
+from seqcredit.training.trainer import Trainer
+
+RECIPE = """
+name = "tiny ERAC"
+[actor]
+embedding = 12
+hidden = 12
+[critic]
+embedding = 12
+hidden = 12
+attention = "mlp"
+dropout = 0.0
+[[phase]]
+objective = "mle"
+learning_rate = 0.5
+epochs = 2
+batch_size = 30
+[[phase]]
+objective = "critic"
+optimizer = "adam"
+learning_rate = 0.01
+epochs = 2
+batch_size = 30
+target_rate = 0.1
+[[phase]]
+objective = "actor_critic"
+optimizer = "adam"
+learning_rate = 0.001
+epochs = 2
+batch_size = 30
+validate_every = 5
+target_rate = 0.1
+"""
+
+
+def recipe(*changes: str, text: str = RECIPE, folder: Path) -> config.Recipe:
+    path = folder / "recipe-as-given.toml"
+    path.write_text(text)
+    return config.load(path, changes)
+
+
+def make(folder: Path, data: Path, *changes: str, text: str = RECIPE) -> Run:
+    folder.mkdir(parents=True, exist_ok=True)
+    made = recipe(*changes, text=text, folder=folder.parent)
+    folder.rmdir()
+    return Run.create(folder, text, made, data, {})
+
+
+def final(run: Run) -> dict[str, torch.Tensor]:
+    return load_file(run.folder / "weights" / f"{run.recipe.phase[-1].name}.safetensors")
+
+
+def without_times(run: Run) -> list[dict[str, object]]:
+    return [{k: v for k, v in entry.items() if k != "time"} for entry in log_entries(run.folder / "log.jsonl")]
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def quiet(_: str) -> None:
+    return None
+
+
+@pytest.fixture(scope="module")
+def finished(data: Path, prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = make(tmp_path_factory.mktemp("runs") / "whole", data)
+    Trainer(run, prepared, quiet, log_every=3).train()
+    return run
+
+
+def test_same_seed_same_bytes(finished: Run, data: Path, prepared: Prepared, tmp_path: Path) -> None:
+    again = make(tmp_path / "again", data)
+    Trainer(again, prepared, quiet, log_every=3).train()
+    assert same(final(finished), final(again))
+    assert without_times(finished) == without_times(again)
+    other = make(tmp_path / "other", data, "seed=2")
+    Trainer(other, prepared, quiet, log_every=3).train()
+    assert not same(final(finished), final(other))
+
+
+def test_every_phase_is_logged_and_kept(finished: Run) -> None:
+    assert finished.phases_done() == ["mle", "critic", "actor_critic"]
+    entries = without_times(finished)
+    ends = [entry["phase"] for entry in entries if entry["event"] == "phase_end"]
+    assert ends == ["mle", "critic", "actor_critic"]
+    joint = [entry for entry in entries if entry["event"] == "train" and entry["phase"] == "actor_critic"]
+    for key in ("td", "return_error", "reward", "entropy", "length_ratio", "repeated", "unknown", "nll"):
+        assert key in joint[0]
+    validated = [
+        entry["updates"] for entry in entries if entry["event"] == "validation" and entry["phase"] == "actor_critic"
+    ]
+    assert validated == [0, 5, 10, 15]
+
+
+def test_the_best_weights_are_kept_not_the_last(data: Path, prepared: Prepared, tmp_path: Path, monkeypatch) -> None:
+    run = make(tmp_path / "run", data, "phase.1.epochs=3", text=RECIPE.split('[[phase]]\nobjective = "critic"')[0])
+    scores = iter([10.0, 20.0, 15.0])
+    seen = []
+
+    def judge(self: Trainer) -> tuple[str, float]:
+        seen.append({k: t.clone() for k, t in self._networks().items()})
+        return "bleu", next(scores)
+
+    monkeypatch.setattr(Trainer, "judge", judge)
+    trainer = Trainer(run, prepared, quiet)
+    trainer.train()
+    assert same(final(run), seen[1])
+    assert not same(final(run), seen[2])
+    rates = [entry["rate"] for entry in without_times(run) if entry["event"] == "validation"]
+    assert rates == [1.0, 1.0, 0.5]
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
+
+
+FREQUENT = ["--checkpoint-minutes", "0", "--log-every", "3", "--threads", "1"]  # a checkpoint after every update
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_resumes_bit_for_bit(finished: Run, data: Path, tmp_path: Path) -> None:
+    """SIGKILL at random moments, most of them while a checkpoint is being written."""
+    given, out = tmp_path / "recipe.toml", tmp_path / "run"
+    given.write_text(RECIPE)
+    rng, kills = random.Random(0), 0
+    process = subprocess.Popen(
+        command("train", given, "--data", data, "--out", out, *FREQUENT), stdout=subprocess.DEVNULL
+    )
+    while kills < 5:
+        while not (out / "checkpoints").exists() and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0.1, 0.9))
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+        time.sleep(0.05)
+        process = subprocess.Popen(command("resume", out, *FREQUENT), stdout=subprocess.DEVNULL)
+        time.sleep(rng.uniform(2.0, 3.0))  # until it trains again
+    assert process.wait(timeout=300) == 0
+    assert kills >= 2
+    run = Run.open(out)
+    assert same(final(finished), final(run))
+    assert without_times(finished) == without_times(run)
+    assert json.loads((out / "result.json").read_text())["recipe"] == "tiny ERAC"
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_and_says_how_to_continue(finished: Run, data: Path, tmp_path: Path) -> None:
+    given, out = tmp_path / "recipe.toml", tmp_path / "run"
+    given.write_text(RECIPE)
+    words = command("train", given, "--data", data, "--out", out, "--log-every", 3, "--threads", 1)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (out / "checkpoints").exists():
+        time.sleep(0.02)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors == f"seqcredit: stopped and saved; continue with `seqcredit resume {out}`.\n"
+    done = subprocess.run(command("resume", out, "--log-every", 3, "--threads", 1), capture_output=True, check=False)
+    assert done.returncode == 0
+    assert same(final(finished), final(Run.open(out)))
+
+
+def test_a_damaged_checkpoint_costs_only_what_came_after_the_one_before(
+    finished: Run, data: Path, prepared: Prepared, tmp_path: Path
+) -> None:
+    run = make(tmp_path / "run", data)
+
+    class StopError(Exception):
+        pass
+
+    class Stopping(Trainer):
+        def _update(self, *arguments: object) -> None:
+            if self.progress.phase == 1 and self.progress.updates == 6:
+                raise StopError
+            super()._update(*arguments)
+
+    with pytest.raises(StopError):
+        Stopping(run, prepared, quiet, log_every=3, checkpoint_minutes=0.0).train()
+    newest = sorted(run.checkpoints.iterdir())[-1]
+    (newest / "actor.safetensors").write_bytes(b"nonsense")
+    said: list[str] = []
+    Trainer(run, prepared, said.append, log_every=3).train()
+    assert any("damaged" in line for line in said)
+    assert same(final(finished), final(run))
+    assert without_times(finished) == without_times(run)
+
+
+DIVERGING = RECIPE.split('[[phase]]\nobjective = "critic"')[0].replace("learning_rate = 0.5", "learning_rate = 1e38")
+
+
+def test_divergence_can_be_recorded(data: Path, prepared: Prepared, tmp_path: Path) -> None:
+    run = make(tmp_path / "run", data, 'on_divergence="record"', text=DIVERGING)
+    trainer = Trainer(run, prepared, quiet)
+    trainer.train()
+    assert trainer.progress.diverged == ["mle"]
+    assert [e["event"] for e in without_times(run)][-2:] == ["diverged", "phase_end"]
+
+
+def test_divergence_goes_back_three_times_then_gives_up_with_advice(
+    data: Path, prepared: Prepared, tmp_path: Path
+) -> None:
+    run = make(tmp_path / "run", data, text=DIVERGING)
+    said: list[str] = []
+    with pytest.raises(UserError, match="fourth time; lower the learning rate"):
+        Trainer(run, prepared, said.append).train()
+    assert sum("half the learning rate" in line for line in said) == 3
+    assert sum(e["event"] == "diverged" for e in without_times(run)) == 4
+
+
+def test_a_collapsed_policy_counts_as_divergence(prepared: Prepared, data: Path, tmp_path: Path) -> None:
+    trainer = Trainer(make(tmp_path / "run", data), prepared, quiet)
+    trainer.progress.phase = 2
+    trainer._guard({"entropy": 2.0, "reward": 0.4})
+    trainer._guard({"entropy": 0.2, "reward": 0.3})
+    with pytest.raises(Exception, match=r"entropy fell from 2 to 0\.09"):
+        trainer._guard({"entropy": 0.09, "reward": 0.3})
+    with pytest.raises(Exception, match="reward fell"):
+        trainer._guard({"entropy": 1.0, "reward": 0.1})
+
+
+@pytest.mark.slow
+def test_two_processes_are_one(finished: Run, data: Path, tmp_path: Path) -> None:
+    """torchrun with two gloo processes: the same losses and weights, also across a kill and a resume."""
+    given, out = tmp_path / "recipe.toml", tmp_path / "run"
+    given.write_text(RECIPE)
+    script = tmp_path / "run.py"
+    script.write_text("from seqcredit.cli import main\nmain()\n")
+    start = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        "29617",
+        str(script),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    words = [
+        "train",
+        str(given),
+        "--data",
+        str(data),
+        "--out",
+        str(out),
+        "--log-every",
+        "3",
+        "--checkpoint-minutes",
+        "0",
+    ]
+    process = subprocess.Popen([*start, *words], env=environment, start_new_session=True)
+    while len(list((out / "checkpoints").glob("0*"))) < 2 or "critic" not in (out / "log.jsonl").read_text():
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = subprocess.run([*start, "resume", str(out), "--log-every", "3"], env=environment, check=False, timeout=300)
+    assert done.returncode == 0
+    mine, whole = final(Run.open(out)), final(finished)
+    for key, tensor in whole.items():
+        torch.testing.assert_close(mine[key], tensor, atol=1e-5, rtol=1e-4)
