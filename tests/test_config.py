@@ -335,8 +335,8 @@ def test_an_override_of_a_phase_without_objective(short: Path) -> None:
 ROWS: list[tuple[str, str, Any, Any, Any]] = [
     # objective, key, default, paper, released
     ("actor_critic", "entropy_form", "exact", "exact", "normalised"),
-    ("critic", "smoothing_form", "mean", "sum", "mean"),
-    ("actor_critic", "smoothing_form", "mean", "sum", "mean"),
+    ("critic", "smoothing_form", "sum", "sum", "mean"),
+    ("actor_critic", "smoothing_form", "sum", "sum", "mean"),
     ("critic", "td_form", "squared", "squared", "half"),
     ("actor_critic", "td_form", "squared", "squared", "half"),
     ("critic", "bound_value", "eos", "eos", "free"),

@@ -287,7 +287,7 @@ def test_small_data_differ_from_the_paper_in_pace_alone(
     folder: str, stem: str, target_rate: float, critic_epochs: int, joint_epochs: int, every: int
 ) -> None:
     mle, critic, joint = recipe("iwslt14", stem).phase
-    small = {"smoothing_form": "mean", "target_rate": target_rate}  # fidelity "default" takes the mean
+    small = {"target_rate": target_rate}
     assert recipe(folder, stem).phase == (
         replace(mle, epochs=20),
         replace(critic, epochs=critic_epochs, judged_by="return_error", **small),

@@ -58,6 +58,12 @@ def parser() -> Parser:
     made.add_argument("system", metavar="RUN", type=Path)
     made.add_argument("--split", default="test", help="a split that both have been evaluated on (default: test)")
     made.add_argument("--show", type=int, default=5, metavar="N", help="sentences that differ most (default: 5)")
+    made = command(
+        "demo", demo, "train every algorithm of the paper on made-up data and compare them (about 4 minutes)"
+    )
+    made.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="default: runs/demo")
+    made = command("recipes", recipes, "list the recipes that come along, or show one")
+    made.add_argument("name", nargs="?", metavar="NAME", help="such as iwslt14/erac")
     made = command("verify", verify, "check each proposition of the paper on whole spaces; exit code 1 if one fails")
     made.add_argument("--json", action="store_true", help="print every cell as JSON instead of the table")
     return top
@@ -273,6 +279,36 @@ def compare(options: argparse.Namespace) -> int:
         for name, words in (("source", sources[d.sentence]), ("reference", references[d.sentence][0])):
             print(f"  {name:10} {' '.join(words)}")
         print(f"  {'baseline':10} {' '.join(baseline[d.sentence])}\n  {'system':10} {' '.join(system[d.sentence])}")
+    return 0
+
+
+def demo(options: argparse.Namespace) -> int:
+    """`seqcredit demo`."""
+    import torch
+    from rich.console import Console
+
+    from seqcredit.reporting import demo as report
+
+    torch.set_num_threads(2)
+    console = Console()
+    console.print(report.demo(options.out, lambda line: print(line, flush=True)))
+    for line in report.credit_lines(options.out):
+        print(line, flush=True)
+    print("\nNext:")
+    for line in report.next_steps(options.out):
+        print(f"  {line}")
+    return 0
+
+
+def recipes(options: argparse.Namespace) -> int:
+    """`seqcredit recipes`."""
+    from seqcredit.reporting import recipes as report
+
+    if options.name:
+        print(report.show(options.name), end="")
+    else:
+        for name, about in report.listing():
+            print(f"{name:42} {about}")
     return 0
 
 

@@ -1,76 +1,82 @@
-"""The built-in demo data: a small part of German, made up from a grammar, with every valid English translation.
+"""The built-in demo data: a small part of German, made up from a grammar, with its English translations.
 
 Verbs wait at the end of the clause, time comes first and turns subject and verb around, articles and adjectives agree
-with gender and case, and much can be said in two ways in English. So there is something to reorder, something to drop,
-and something to choose: which of the valid translations is the reference is drawn at random.
+with gender and case: there is something to reorder and something to drop. And there are several valid translations, in
+two registers that nothing in the source tells apart. Casual ones are the more frequent, but each opens with one of four
+words, so that the most probable first word of all is a formal one. Whoever follows it word by word ends in the
+register that is right less often; whoever has credit for what follows does not.
 """
 
-import itertools
 import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from seqcredit.data.text import Example
 
+CASUAL = 0.6  # share of casual translations
+OPENERS = ("well", "so", "look", "oh")  # how they begin
+
+Said = tuple[str, str]  # formal, casual
+
 
 class Noun(NamedTuple):
     german: str
     gender: str  # m, f or n
-    english: tuple[str, ...]
+    english: Said
     alive: bool
 
 
 class Verb(NamedTuple):
     third: str  # sieht
     participle: str  # gesehen
-    past: tuple[str, ...]  # saw
-    perfect: tuple[str, ...]  # has seen
-    present: tuple[str, ...]  # sees
+    past: Said
+    present: str
 
 
 NOUNS = (
-    Noun("hund", "m", ("dog",), True),
-    Noun("mann", "m", ("man",), True),
-    Noun("arzt", "m", ("doctor", "physician"), True),
-    Noun("sohn", "m", ("son",), True),
-    Noun("frau", "f", ("woman",), True),
-    Noun("katze", "f", ("cat",), True),
-    Noun("lehrerin", "f", ("teacher",), True),
-    Noun("tochter", "f", ("daughter",), True),
+    Noun("hund", "m", ("dog", "dog"), True),
+    Noun("mann", "m", ("man", "man"), True),
+    Noun("arzt", "m", ("physician", "doctor"), True),
+    Noun("sohn", "m", ("son", "son"), True),
+    Noun("frau", "f", ("woman", "woman"), True),
+    Noun("katze", "f", ("cat", "cat"), True),
+    Noun("lehrerin", "f", ("teacher", "teacher"), True),
+    Noun("tochter", "f", ("daughter", "daughter"), True),
     Noun("kind", "n", ("child", "kid"), True),
-    Noun("pferd", "n", ("horse",), True),
-    Noun("ball", "m", ("ball",), False),
-    Noun("apfel", "m", ("apple",), False),
-    Noun("brief", "m", ("letter",), False),
-    Noun("wagen", "m", ("car", "wagon"), False),
-    Noun("blume", "f", ("flower",), False),
+    Noun("pferd", "n", ("horse", "horse"), True),
+    Noun("ball", "m", ("ball", "ball"), False),
+    Noun("apfel", "m", ("apple", "apple"), False),
+    Noun("brief", "m", ("letter", "letter"), False),
+    Noun("wagen", "m", ("wagon", "car"), False),
+    Noun("blume", "f", ("flower", "flower"), False),
     Noun("zeitung", "f", ("newspaper", "paper"), False),
-    Noun("tasche", "f", ("bag",), False),
-    Noun("haus", "n", ("house",), False),
-    Noun("buch", "n", ("book",), False),
-    Noun("bild", "n", ("picture", "painting"), False),
+    Noun("tasche", "f", ("bag", "bag"), False),
+    Noun("haus", "n", ("house", "house"), False),
+    Noun("buch", "n", ("book", "book"), False),
+    Noun("bild", "n", ("painting", "picture"), False),
 )
 VERBS = (
-    Verb("sieht", "gesehen", ("saw",), ("has", "seen"), ("sees",)),
-    Verb("sucht", "gesucht", ("looked", "for"), ("has", "looked", "for"), ("looks", "for")),
-    Verb("kauft", "gekauft", ("bought",), ("has", "bought"), ("buys",)),
-    Verb("findet", "gefunden", ("found",), ("has", "found"), ("finds",)),
-    Verb("verliert", "verloren", ("lost",), ("has", "lost"), ("loses",)),
-    Verb("holt", "geholt", ("fetched",), ("has", "fetched"), ("fetches",)),
-    Verb("mag", "gemocht", ("liked",), ("has", "liked"), ("likes",)),
-    Verb("bringt", "gebracht", ("brought",), ("has", "brought"), ("brings",)),
+    Verb("sieht", "gesehen", ("has seen", "saw"), "sees"),
+    Verb("sucht", "gesucht", ("has looked for", "looked for"), "looks for"),
+    Verb("kauft", "gekauft", ("has bought", "bought"), "buys"),
+    Verb("findet", "gefunden", ("has found", "found"), "finds"),
+    Verb("verliert", "verloren", ("has lost", "lost"), "loses"),
+    Verb("holt", "geholt", ("has fetched", "fetched"), "fetches"),
+    Verb("mag", "gemocht", ("has liked", "liked"), "likes"),
+    Verb("bringt", "gebracht", ("has brought", "brought"), "brings"),
 )
-ADJECTIVES = {
-    "alt": ("old",),
+ADJECTIVES: dict[str, Said] = {
+    "alt": ("old", "old"),
     "klein": ("small", "little"),
-    "groß": ("big", "large"),
+    "groß": ("large", "big"),
     "schön": ("beautiful", "pretty"),
 }
-OF_THE_LIVING = {**ADJECTIVES, "jung": ("young",), "müde": ("tired",)}
-OF_THINGS = {**ADJECTIVES, "neu": ("new",), "rot": ("red",)}
-PAST_TIMES = {"gestern": ("yesterday",), "heute morgen": ("this", "morning"), "letzte woche": ("last", "week")}
-PRESENT_TIMES = {"heute": ("today",), "jetzt": ("now",), "oft": ("often",)}
-PLACES = {"im garten": ("in", "the", "garden"), "in der stadt": ("in", "town"), "am abend": ("in", "the", "evening")}
+OF_THE_LIVING = {**ADJECTIVES, "jung": ("young", "young"), "müde": ("tired", "tired")}
+OF_THINGS = {**ADJECTIVES, "neu": ("new", "new"), "rot": ("red", "red")}
+PAST_TIMES = {"gestern": "yesterday", "heute morgen": "this morning", "letzte woche": "last week"}
+PRESENT_TIMES = {"heute": "today", "jetzt": "now", "oft": "often"}
+PLACES = {"im garten": "in the garden", "in der stadt": "in town", "am abend": "in the evening"}
+NOTHING = ("", "")
 
 DEFINITE = {"nom": {"m": "der", "f": "die", "n": "das"}, "acc": {"m": "den", "f": "die", "n": "das"}}
 INDEFINITE = {"nom": {"m": "ein", "f": "eine", "n": "ein"}, "acc": {"m": "einen", "f": "eine", "n": "ein"}}
@@ -80,24 +86,21 @@ ENDING = {
     ("ind", "nom"): {"m": "er", "f": "e", "n": "es"},
     ("ind", "acc"): {"m": "en", "f": "e", "n": "es"},
 }
-Choices = list[tuple[str, ...]]  # the ways to say a part of the sentence
-Said = tuple[str, tuple[str, ...]]  # in German, and in English
-NOTHING: Said = ("", ())
 
 
 def phrases(split: str, size: int, seed: int = 0, references: int = 1) -> Iterator[Example]:
-    """`size` sentences of a split, each with up to `references` of its valid translations.
+    """`size` sentences of a split, each with up to `references` different translations.
 
-    Splits share no sentence: each takes those whose number, a hash of its words, falls to it.
+    Splits share no sentence: each takes those whose number, made from its letters, falls to it.
     """
     rng = random.Random(f"{split}-{seed}")
     seen: set[str] = set()
     while len(seen) < size:
-        german, ways = _sentence(rng)
+        german, said = _sentence(rng)
         if german not in seen and _split_of(german) == split:
             seen.add(german)
-            chosen = rng.sample(ways, min(references, len(ways)))
-            yield Example(german, [" ".join(words) for words in chosen])
+            drawn = (_translation(rng, said) for _ in range(8 * references))
+            yield Example(german, list(dict.fromkeys(drawn))[:references])
 
 
 def _split_of(german: str) -> str:
@@ -105,22 +108,28 @@ def _split_of(german: str) -> str:
     return {0: "valid", 1: "test"}.get(bucket, "train")
 
 
-def _sentence(rng: random.Random) -> tuple[str, Choices]:
+def _translation(rng: random.Random, said: Said) -> str:
+    formal, casual = said
+    return f"{rng.choice(OPENERS)} , {casual}" if rng.random() < CASUAL else formal
+
+
+def _sentence(rng: random.Random) -> tuple[str, Said]:
     """A main clause, or one with a reason."""
     past = rng.random() < 0.6
-    german, english = _clause(rng, past, main=True)
+    german, said = _clause(rng, past, main=True)
     if rng.random() < 0.25:
         reason, because = _clause(rng, past, main=False)
-        german, english = f"{german} , weil {reason}", [(*a, "because", *b) for a in english for b in because]
-    return f"{german} .", [(*words, ".") for words in english]
+        german = f"{german} , weil {reason}"
+        said = (f"{said[0]} because {because[0]}", f"{said[1]} because {because[1]}")
+    return f"{german} .", (f"{said[0]} .", f"{said[1]} .")
 
 
-def _clause(rng: random.Random, past: bool, main: bool) -> tuple[str, Choices]:
+def _clause(rng: random.Random, past: bool, main: bool) -> tuple[str, Said]:
     subject, who = _noun_phrase(rng, "nom", alive=True)
     verb, alive = rng.choice(VERBS), rng.random() < 0.3
     object_, what = _noun_phrase(rng, "acc", alive and verb.third != "kauft")
-    times: list[Said] = [*(PAST_TIMES if past else PRESENT_TIMES).items(), NOTHING]
-    time, when = rng.choice(times) if main else NOTHING
+    times = PAST_TIMES if past else PRESENT_TIMES
+    time, when = rng.choice([*times.items(), NOTHING]) if main else NOTHING
     place, where = rng.choice([*PLACES.items(), *[NOTHING] * 4])
     finite, last = ("hat", verb.participle) if past else (verb.third, "")
     if not main:
@@ -129,27 +138,29 @@ def _clause(rng: random.Random, past: bool, main: bool) -> tuple[str, Choices]:
         order = [time, finite, subject, object_, place, last]
     else:
         order = [subject, finite, time, object_, place, last]
-    said = [verb.past, verb.perfect] if past else [verb.present]
-    english: Choices = []
-    for w, v, o in itertools.product(who, said, what):
-        body = (*w, *v, *o, *where)
-        english += [(*when, *body), (*body, *when)] if when else [body]
-    return " ".join(part for part in order if part), english
+    does = verb.past if past else (verb.present, verb.present)
+    formal = [when, who[0], does[0], what[0], where]
+    casual = [who[1], does[1], what[1], where, when]
+    return _join(order), (_join(formal), _join(casual))
 
 
-def _noun_phrase(rng: random.Random, case: str, alive: bool) -> tuple[str, Choices]:
+def _noun_phrase(rng: random.Random, case: str, alive: bool) -> tuple[str, Said]:
     noun = rng.choice([n for n in NOUNS if n.alive == alive])
     kind = rng.choice(("def", "ind"))
     article = (DEFINITE if kind == "def" else INDEFINITE)[case][noun.gender]
     adjectives = OF_THE_LIVING if alive else OF_THINGS
     adjective = rng.choice([*adjectives, "", "", "", ""])
-    if not adjective:
-        return f"{article} {noun.german}", [(_article(kind, word), word) for word in noun.english]
-    stem = adjective.removesuffix("e")
-    german = f"{article} {stem}{ENDING[kind, case][noun.gender]} {noun.german}"
-    pairs = itertools.product(adjectives[adjective], noun.english)
-    return german, [(_article(kind, first), first, second) for first, second in pairs]
+    ending = ENDING[kind, case][noun.gender] if adjective else ""
+    said = adjectives.get(adjective, NOTHING)
+    german = _join([article, adjective.removesuffix("e") + ending, noun.german])
+    return german, (_english(kind, said[0], noun.english[0]), _english(kind, said[1], noun.english[1]))
 
 
-def _article(kind: str, following: str) -> str:
-    return "the" if kind == "def" else "an" if following[0] in "aeio" else "a"
+def _english(kind: str, adjective: str, noun: str) -> str:
+    words = _join([adjective, noun])
+    article = "the" if kind == "def" else "an" if words[0] in "aeio" else "a"
+    return f"{article} {words}"
+
+
+def _join(parts: list[str]) -> str:
+    return " ".join(part for part in parts if part)

@@ -1,0 +1,91 @@
+"""`seqcredit demo`: made-up data, every algorithm of the paper, one table."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from seqcredit.data.phrases import phrases
+from seqcredit.data.prepare import prepare
+from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.errors import UserError
+from seqcredit.reporting.credit import against_edit_oracle, against_rollouts
+from seqcredit.reporting.recipes import FOLDER
+from seqcredit.training.runs import Run
+
+SIZES = {"train": 3_000, "valid": 400, "test": 1_000}
+FIRST = "mle"
+OTHERS = ("erac", "ac", "vaml", "raml", "mle-continued")  # the longest first, two at a time
+ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac")
+
+
+def demo(out: Path, say: Callable[[str], None]) -> Table:
+    """Make the data, train all recipes of `recipes/demo`, and compare them on the test set."""
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is there already; remove it, or choose another folder with --out.")
+    started = time.monotonic()
+    prepare({name: phrases(name, size) for name, size in SIZES.items()}, out / "data", PrepareOptions(tokenized=True))
+    say(f"data: {SIZES['train']:,} sentences of a made-up phrase language in {out / 'data'}")
+    _train(FIRST, out, say)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: _train(name, out, say), OTHERS))
+    say(f"trained {len(ROWS)} recipes in {time.monotonic() - started:.0f} s")
+    return _table(out)
+
+
+def credit_lines(out: Path) -> Iterator[str]:
+    """How good the learned Q are, in words."""
+    prepared = Prepared.open(out / "data")
+    vaml = against_edit_oracle(Run.open(out / "vaml"), prepared, "test", sentences=24)
+    yield (
+        f"VAML's Q against {vaml.judge}, {vaml.states:,} states: mean error {vaml.absolute:.2f} (untrained "
+        f"{vaml.untrained:.2f}), KL of the token targets {vaml.kl:.2f} (untrained {vaml.untrained_kl:.2f})"
+    )
+    for name in ("ac", "erac"):
+        error = against_rollouts(Run.open(out / name), prepared, "test", sentences=24)
+        figures = f"mean error {error.absolute:.2f} (untrained {error.untrained:.2f})"
+        yield f"{name.upper()}'s critic against {error.judge}: {figures}"
+
+
+def _train(name: str, out: Path, say: Callable[[str], None]) -> None:
+    """One recipe in a process of its own; its lines go to a file."""
+    began = time.monotonic()
+    words = ["train", str(FOLDER / "demo" / f"{name}.toml"), "--data", str(out / "data"), "--out", str(out / name)]
+    shares = name in ("erac", "ac", "mle-continued")
+    words += ["--threads", "1"] + (["--init-from", str(out / FIRST)] if shares else [])
+    command = [sys.executable, "-c", "from seqcredit.cli import main; main()", *words]
+    with (out / f"{name}.log").open("w") as log:
+        done = subprocess.run(command, stdout=log, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise UserError(f"{name} failed: {done.stderr.strip() or 'see its log'} ({out / name}.log).")
+    say(f"{name}: test BLEU {_result(out, name)['bleu']:.2f} after {time.monotonic() - began:.0f} s")
+
+
+def _result(out: Path, name: str) -> dict[str, Any]:
+    return dict(json.loads((out / name / "result.json").read_text()))
+
+
+def _table(out: Path) -> Table:
+    results = {name: _result(out, name) for name in ROWS}
+    table = Table("algorithm", "test BLEU", "to MLE", "to MLE continued", "validation")
+    base, longer = results["mle"]["bleu"], results["mle-continued"]["bleu"]
+    for result in results.values():
+        bleu = result["bleu"]
+        best = list(result["validation"].values())[-1]
+        table.add_row(result["recipe"], f"{bleu:.2f}", f"{bleu - base:+.2f}", f"{bleu - longer:+.2f}", f"{best:.2f}")
+    return table
+
+
+def next_steps(out: Path) -> Sequence[str]:
+    """What to run after it."""
+    return (
+        f"seqcredit compare {out / 'mle'} {out / 'erac'}      significance, and the sentences that differ most",
+        f'echo "der alte mann hat gestern ein buch gekauft ." | seqcredit translate {out / "erac"} --n-best 3',
+        f"seqcredit train recipes/demo/erac.toml --data {out / 'data'} --init-from {out / 'mle'} --set phase.3.tau=0.1",
+    )
