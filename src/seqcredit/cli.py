@@ -58,9 +58,11 @@ def parser() -> Parser:
     made.add_argument("system", metavar="RUN", type=Path)
     made.add_argument("--split", default="test", help="a split that both have been evaluated on (default: test)")
     made.add_argument("--show", type=int, default=5, metavar="N", help="sentences that differ most (default: 5)")
-    made = command(
-        "demo", demo, "train every algorithm of the paper on made-up data and compare them (about 4 minutes)"
-    )
+    made = command("export", export, "write one folder that can translate elsewhere")
+    made.add_argument("run_folder", metavar="RUN", type=Path)
+    made.add_argument("out", metavar="OUT", type=Path, help="the folder to make")
+    made.add_argument("--phase", help="weights of this phase (default: the last one)")
+    made = command("demo", demo, "train every algorithm on made-up data and compare them (about 4 minutes)")
     made.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="default: runs/demo")
     made = command("recipes", recipes, "list the recipes that come along, or show one")
     made.add_argument("name", nargs="?", metavar="NAME", help="such as iwslt14/erac")
@@ -279,6 +281,18 @@ def compare(options: argparse.Namespace) -> int:
         for name, words in (("source", sources[d.sentence]), ("reference", references[d.sentence][0])):
             print(f"  {name:10} {' '.join(words)}")
         print(f"  {'baseline':10} {' '.join(baseline[d.sentence])}\n  {'system':10} {' '.join(system[d.sentence])}")
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    """`seqcredit export`."""
+    from seqcredit.reporting.export import export as write
+    from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data
+
+    run = Run.open(options.run_folder)
+    write(run, open_data(run.data, run.about["vocabularies"]), options.out, options.phase)
+    print(f"written to {options.out}; try `seqcredit translate {options.out}`")
     return 0
 
 

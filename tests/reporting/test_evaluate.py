@@ -1,58 +1,14 @@
 """A run from two text files to figures, through the command line."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from seqcredit.data.phrases import phrases
 from seqcredit.reporting.evaluate import peak_memory, scores
 
-RECIPE = """
-name = "tiny"
-beam = 2
-longest_output = 20
-[actor]
-embedding = 16
-hidden = 16
-[[phase]]
-objective = "mle"
-optimizer = "adam"
-learning_rate = 0.02
-epochs = 2
-"""
 
-
-def run(*words: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, input=stdin)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Raw text, a prepared folder, a recipe and two trained runs."""
-    place = tmp_path_factory.mktemp("whole")
-    for split, size in (("train", 300), ("valid", 20), ("test", 25)):
-        examples = list(phrases(split, size))
-        (place / f"{split}.de").write_text("".join(e.source + "\n" for e in examples))
-        (place / f"{split}.en").write_text("".join(e.references[0] + "\n" for e in examples))
-    files = [word for s in ("train", "valid", "test") for word in (f"--{s}", place / f"{s}.de", place / f"{s}.en")]
-    done = run("prepare", place / "data", *files, "--tokenized")
-    assert done.returncode == 0, done.stderr
-    assert "train: 300 examples; dropped 0 empty and 0 long (0.0%)" in done.stdout
-    (place / "recipe.toml").write_text(RECIPE)
-    for seed in (1, 2):
-        done = run(
-            "train", place / "recipe.toml", "--data", place / "data", "--out", place / f"run{seed}", "--seed", seed
-        )
-        assert done.returncode == 0, done.stderr
-        assert "test BLEU" in done.stdout
-    return place
-
-
-def test_the_result_has_all_that_a_figure_needs(folder: Path) -> None:
+def test_the_result_has_all_that_a_figure_needs(folder: Path, run) -> None:
     result = json.loads((folder / "run1" / "result.json").read_text())
     assert result["recipe"] == "tiny"
     assert result["seed"] == 1
@@ -66,7 +22,7 @@ def test_the_result_has_all_that_a_figure_needs(folder: Path) -> None:
     assert len((folder / "run1" / "hypotheses" / "test.txt").read_text().splitlines()) == 25
 
 
-def test_evaluate_again_gives_the_same_figures(folder: Path) -> None:
+def test_evaluate_again_gives_the_same_figures(folder: Path, run) -> None:
     result = json.loads((folder / "run1" / "result.json").read_text())
     figures = json.loads(run("evaluate", folder / "run1", "--json").stdout)
     raw = json.loads(run("evaluate", folder / "run1", "--raw", folder / "test.de", folder / "test.en", "--json").stdout)
@@ -76,7 +32,7 @@ def test_evaluate_again_gives_the_same_figures(folder: Path) -> None:
     assert "bleu " in run("evaluate", folder / "run1").stdout
 
 
-def test_translate_streams_and_gives_n_best(folder: Path) -> None:
+def test_translate_streams_and_gives_n_best(folder: Path, run) -> None:
     lines = (folder / "test.de").read_text().splitlines()[:3]
     hypotheses = (folder / "run1" / "hypotheses" / "test.txt").read_text().splitlines()[:3]
     done = run("translate", folder / "run1", stdin="\n".join(lines) + "\n")
@@ -89,7 +45,7 @@ def test_translate_streams_and_gives_n_best(folder: Path) -> None:
     assert text == hypotheses[0]
 
 
-def test_compare(folder: Path) -> None:
+def test_compare(folder: Path, run) -> None:
     done = run("compare", folder / "run1", folder / "run2", "--show", 2)
     assert done.returncode == 0
     assert "p = " in done.stdout
@@ -114,7 +70,7 @@ def test_compare(folder: Path) -> None:
         (["resume", "NOWHERE"], "NOWHERE is not a run folder"),
     ],
 )
-def test_one_sentence_for_each_slip(folder: Path, words: list[str], sentence: str, tmp_path: Path) -> None:
+def test_one_sentence_for_each_slip(folder: Path, run, words: list[str], sentence: str, tmp_path: Path) -> None:
     names = {"RUN": folder / "run1", "RECIPE": folder / "recipe.toml", "DATA": folder / "data", "OUT": tmp_path / "out"}
     done = run(*(names.get(word, word) for word in words))
     assert done.returncode == 2

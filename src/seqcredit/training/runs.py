@@ -76,7 +76,8 @@ class Run:
 
     @property
     def data(self) -> Path:
-        return Path(self.about["data"])
+        """The prepared folder; an exported run carries its vocabularies within."""
+        return self.folder / self.about["data"]
 
     def save_weights(self, phase: str, tensors: Mapping[str, Tensor]) -> None:
         """The best networks of a finished phase, for search and for warm starts."""

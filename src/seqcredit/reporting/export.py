@@ -1,0 +1,58 @@
+"""One folder that can translate elsewhere: weights, vocabularies, settings and a model card."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+
+from seqcredit.data.prepared import Prepared
+from seqcredit.data.storage import MANIFEST, new_folder
+from seqcredit.training.runs import Run
+
+
+def export(run: Run, prepared: Prepared, out: Path, phase: str | None = None) -> None:
+    """Write the actor of a finished phase, the last one by default, with all that it needs and nothing else."""
+    weights = {key: tensor for key, tensor in run.weights(phase).items() if key.startswith("actor.")}
+    name = phase or run.phases_done()[-1]
+    with new_folder(out) as folder:
+        (folder / "weights").mkdir()
+        save_file(weights, folder / "weights" / f"{name}.safetensors")
+        for file in ("recipe.toml", "resolved.toml"):
+            shutil.copyfile(run.folder / file, folder / file)
+        about = {**run.about, "data": "data"}
+        (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        _vocabularies(prepared, folder / "data")
+        (folder / "README.md").write_text(_card(run, name), encoding="utf-8")
+
+
+def _vocabularies(prepared: Prepared, folder: Path) -> None:
+    """The prepared folder without its sentences."""
+    folder.mkdir()
+    kept = {name: checksum for name, checksum in prepared.manifest.files.items() if name.endswith((".vocab", ".bpe"))}
+    for name in kept:
+        shutil.copyfile(prepared.folder / name, folder / name)
+    manifest = dataclasses.replace(prepared.manifest, splits={}, files=kept)
+    (folder / MANIFEST).write_text(manifest.text(), encoding="utf-8")
+
+
+def _card(run: Run, phase: str) -> str:
+    """What the model is and how good, as far as it was measured."""
+    path = run.folder / "result.json"
+    result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    measured = (
+        f"BLEU {result['bleu']} on {result['sentences']:,} sentences of its {result['split']} set "
+        f"(`{result['bleu_signature']}`), chrF {result['chrf']} (`{result['chrf_signature']}`)."
+        if result
+        else "Not evaluated."
+    )
+    model = run.recipe.actor
+    feeding = ", input feeding" if model.input_feeding else ""
+    return (
+        f"# {run.recipe.name}\n\nPhase `{phase}`, seed {run.recipe.seed}, seqcredit {run.about['seqcredit']} at commit "
+        f"{run.about['commit'] or 'unknown'}, torch {run.about['torch']}.\n\nLSTM, {model.layers} x {model.hidden}, "
+        f"embeddings {model.embedding}, {model.attention} attention{feeding}.\n\n{measured}\n\n"
+        "`seqcredit translate THIS_FOLDER < text` translates; `resolved.toml` tells how it was trained.\n"
+    )
