@@ -11,3 +11,4 @@ if "SEQCREDIT_UNCHECKED" not in os.environ:
 import torch
 
 torch.set_num_threads(1)
+torch.set_warn_always(True)  # a warning that comes once would fail whichever test happens to be first

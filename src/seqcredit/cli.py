@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from seqcredit.training.decoding import Search
     from seqcredit.training.processes import Processes
     from seqcredit.training.runs import Run
+    from seqcredit.training.trainer import Trainer
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -189,17 +191,17 @@ def _go(run: "Run", options: argparse.Namespace, processes: "Processes") -> int:
 
     from seqcredit.reporting import evaluate as report
     from seqcredit.training.start import open_data
-    from seqcredit.training.trainer import Trainer
+    from seqcredit.training.trainer import StoppedError, Trainer
 
     if options.threads:
         torch.set_num_threads(options.threads)
     say = print if processes.writes else (lambda _: None)
     prepared = open_data(run.data, run.about["vocabularies"])
     trainer = Trainer(run, prepared, say, options.device, options.log_every, options.checkpoint_minutes, processes)
+    _stop_on_interrupt(trainer)
     try:
         trainer.train()
-    except KeyboardInterrupt:
-        trainer.save()
+    except StoppedError:
         raise UserError(f"stopped and saved; continue with `seqcredit resume {run.folder}`.") from None
     if processes.writes and "test" in prepared.manifest.splits and run.trains_an_actor():
         figures, hypotheses = report.evaluate(
@@ -210,6 +212,17 @@ def _go(run: "Run", options: argparse.Namespace, processes: "Processes") -> int:
     processes.leave()
     say(f"done: {run.folder}")
     return 0
+
+
+def _stop_on_interrupt(trainer: "Trainer") -> None:
+    """Ctrl-C ends a run after its update, so that it can go on exactly; pressed again, at once."""
+
+    def interrupt(*_: object) -> None:
+        if trainer.stop:
+            raise KeyboardInterrupt
+        trainer.stop = True
+
+    signal.signal(signal.SIGINT, interrupt)
 
 
 def evaluate(options: argparse.Namespace) -> int:

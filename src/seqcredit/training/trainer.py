@@ -62,6 +62,10 @@ class DivergedError(Exception):
     """A loss, a gradient, the entropy or the reward says that this run is lost."""
 
 
+class StoppedError(Exception):
+    """Someone asked the run to stop; it has saved itself between two updates."""
+
+
 class Trainer:
     """Trains the phases of a recipe in a run folder."""
 
@@ -78,6 +82,7 @@ class Trainer:
         self.run, self.recipe, self.prepared = run, run.recipe, prepared
         self.say, self.device, self.log_every, self.checkpoint_minutes = say, device, log_every, checkpoint_minutes
         self.processes = processes or Processes()
+        self.stop = False  # set it to stop after the update that is under way
         self.progress = Progress()
         self.generator = torch.Generator().manual_seed(self.recipe.seed)
         self.models: dict[str, nn.Module] = {"actor": build_actor(self.recipe, prepared).to(device)}
@@ -148,6 +153,9 @@ class Trainer:
                 self._validate()
                 if progress.decays > phase.decays:
                     return
+            if self.stop:
+                self.save()
+                raise StoppedError
             self._save_now_and_then()
         progress.epoch += 1
         progress.batch = 0
