@@ -7,6 +7,8 @@ import pytest
 
 from seqcredit.reporting.evaluate import peak_memory, scores
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_result_has_all_that_a_figure_needs(folder: Path, run) -> None:
     result = json.loads((folder / "run1" / "result.json").read_text())

@@ -3,6 +3,10 @@
 import shutil
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_an_export_translates_without_the_run_or_its_data(folder: Path, run, tmp_path: Path) -> None:
     done = run("export", folder / "run1", tmp_path / "model")

@@ -3,6 +3,8 @@ import pytest
 from seqcredit.credit.theorems import CLAIMS
 from seqcredit.reporting import verify
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cells() -> list[verify.Cell]:

@@ -20,6 +20,8 @@ from seqcredit.reporting.evaluate import log_entries
 from seqcredit.training.runs import Run
 from seqcredit.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 name = "tiny ERAC"
 [actor]
@@ -138,7 +140,6 @@ def command(*words: object) -> list[str]:
 FREQUENT = ["--checkpoint-minutes", "0", "--log-every", "3", "--threads", "1"]  # a checkpoint after every update
 
 
-@pytest.mark.slow
 def test_killed_at_any_moment_it_resumes_bit_for_bit(finished: Run, data: Path, tmp_path: Path) -> None:
     """SIGKILL at random moments, most of them while a checkpoint is being written."""
     given, out = tmp_path / "recipe.toml", tmp_path / "run"
@@ -167,7 +168,6 @@ def test_killed_at_any_moment_it_resumes_bit_for_bit(finished: Run, data: Path, 
     assert json.loads((out / "result.json").read_text())["recipe"] == "tiny ERAC"
 
 
-@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_continue(finished: Run, data: Path, tmp_path: Path) -> None:
     given, out = tmp_path / "recipe.toml", tmp_path / "run"
     given.write_text(RECIPE)
@@ -243,7 +243,6 @@ def test_a_collapsed_policy_counts_as_divergence(prepared: Prepared, data: Path,
         trainer._guard({"entropy": 1.0, "reward": 0.1})
 
 
-@pytest.mark.slow
 def test_two_processes_are_one(finished: Run, data: Path, tmp_path: Path) -> None:
     """torchrun with two gloo processes: the same losses and weights, also across a kill and a resume."""
     given, out = tmp_path / "recipe.toml", tmp_path / "run"

@@ -45,6 +45,7 @@ def test_q_agrees_with_enumeration_for_every_action() -> None:
     assert (half_width[1:] > 0).all()
 
 
+@pytest.mark.slow
 def test_the_interval_covers_as_often_as_it_says() -> None:
     exact = float(evaluate(PAYOFFS, LOGP, TAU).value[0])
     prefixes = torch.zeros(400, 0, dtype=torch.long)
