@@ -46,6 +46,10 @@ ROUGE = "rewards/rouge.py"
 CHRF = "rewards/chrf.py"
 CIDER = "rewards/cider.py"
 CUSTOM = "rewards/custom.py"
+LSTM = "models/lstm.py"
+SEARCH = "models/search.py"
+OBJECTIVES = "training/objectives.py"
+DRAWS = "draws.py"
 
 MUTANTS = [
     # Sign, missing tau, missing entropy, mask, off by one after eos: values
@@ -147,6 +151,25 @@ MUTANTS = [
     Mutant(CIDER, "(2 * nth - 1)", "(2 * nth)"),
     Mutant(CIDER, "torch.exp(-(gap**2)", "torch.exp((gap**2)"),
     Mutant(CUSTOM, "range(len(ids) + 1)", "range(1, len(ids) + 1)"),
+    # Networks, search, randomness
+    Mutant(LSTM, ".masked_fill(~memory.mask.unsqueeze(1), -torch.inf)", ""),
+    Mutant(LSTM, "torch.cat([bos, self.embedding(tokens[:, :-1])], 1)", "self.embedding(tokens)"),
+    Mutant(LSTM, "torch.tensor([-HOLD, HOLD, 0.0, 0.0])", "torch.tensor([0.0, HOLD, 0.0, 0.0])"),
+    Mutant(LSTM, ".div_(1 - self.dropout)", ""),
+    Mutant(SEARCH, "going = going & (t < limit[rows] - 1)", "pass"),
+    Mutant(SEARCH, "uniform[rows, t]", "uniform[: len(rows), t]"),
+    Mutant(SEARCH, "masks[rows, t]", "masks[: len(rows), t]"),
+    Mutant(SEARCH, "(found.scores[:, -1] >= reach)", "(found.scores[:, -1] > -torch.inf)"),
+    Mutant(SEARCH, "logp = torch.where(forced.view(B, 1, 1), certain, logp)", "pass"),
+    Mutant(DRAWS, "return torch.minimum(index, last).squeeze(-1)", "return index.squeeze(-1)"),
+    Mutant(DRAWS, "right=True", "right=False"),
+    Mutant(DRAWS, "numbers[self.first :", "numbers[0 :"),
+    # Objectives
+    Mutant(OBJECTIVES, "loss = td if phase.td_form", "loss = -td if phase.td_form"),
+    Mutant(OBJECTIVES, "actor_loss + phase.mle_weight * reference_loss", "actor_loss"),
+    Mutant(OBJECTIVES, "phase.tau if phase.weight_tau is None else phase.weight_tau", "phase.tau"),
+    Mutant(OBJECTIVES, ".flip(1).cumsum(1).flip(1)", ".cumsum(1)"),
+    Mutant(OBJECTIVES, "losses.actor(rollout.logp, q,", "losses.actor(rollout.logp, -q,"),
 ]
 
 

@@ -401,3 +401,19 @@ def test_errors_say_what_to_do(call, says) -> None:
     net = model()
     with pytest.raises(UserError, match=says):
         call(net, net.encode(SOURCE))
+
+
+def test_every_sentence_is_drawn_with_its_own_numbers() -> None:
+    """Whoever else is in the batch, and whoever has left it."""
+    net = model()
+    net.readout.bias.data[EOS] += 1.5  # so that many leave early
+    memory = repeat(net.encode(SOURCE), 8)
+    uniform = torch.rand(len(memory[0]), 8, generator=generator(), dtype=torch.float64)
+    together = sample(net, memory, 8, uniform)
+    assert (together[:, 2] == EOS).float().mean() > 0.4
+    assert (together[:, 4] != EOS).any()
+    for row in range(len(uniform)):
+        only = torch.tensor([row])
+        alone = sample(net, select(memory, only), 8, uniform[only])
+        assert torch.equal(alone, together[only, : alone.shape[1]])
+        assert (together[row, alone.shape[1] :] == EOS).all()

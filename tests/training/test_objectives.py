@@ -195,3 +195,19 @@ def test_repeated_bigrams() -> None:
     assert int(repeated_bigrams(pad([[2, 3, 2, 3, 2], [4, 4, 4], [5, 6, 7]]))) == 2 + 1
     empty: Tensor = repeated_bigrams(pad([[], [2]]))
     assert int(empty) == 0
+
+
+def test_actor_critic_by_hand() -> None:
+    """Without entropy and likelihood, the actor's loss is minus the mean of pi Q over the states where it chose."""
+    from seqcredit.models.search import sample
+
+    nets = models(dropout=0.0)
+    phase = config.ActorCritic("ac", 0.1, tau=0.0, mle_weight=0.0, samples=1, extra_length=2)
+    loss = run("actor_critic", phase, nets).losses["actor"]
+    actor, critic, bound = nets["actor"], nets["critic"], 5 + 2
+    memory = actor.encode(BATCH.source)
+    tokens = sample(actor, memory, bound, noise().uniform(bound))
+    pi = actor.readout(actor.features(memory, tokens)).softmax(-1)
+    q = critic.readout(critic.features(critic.encode(BATCH.references), tokens))
+    chose = token_mask(tokens) & (torch.arange(tokens.shape[1]) < bound - 1)
+    torch.testing.assert_close(loss, -((pi * q).sum(-1) * chose).sum() / 4)
