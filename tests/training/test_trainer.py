@@ -115,6 +115,14 @@ def test_every_phase_is_logged_and_kept(finished: Run) -> None:
     assert validated == [0, 5, 10, 15]
 
 
+def test_a_phase_says_what_it_is_about_to_do(data: Path, prepared: Prepared, tmp_path: Path) -> None:
+    trainer = Trainer(make(tmp_path / "run", data), prepared, quiet)
+    plan = trainer._plan(trainer.phase)
+    assert plan.startswith("mle, at most 2 epochs of 8 updates, sgd 0.5, batches of 30 with ")
+    share = float(plan.split(" with ")[1].removesuffix("% padding"))
+    assert 0 < share < 40
+
+
 def test_the_best_weights_are_kept_not_the_last(data: Path, prepared: Prepared, tmp_path: Path, monkeypatch) -> None:
     run = make(tmp_path / "run", data, "phase.1.epochs=3", text=RECIPE.split('[[phase]]\nobjective = "critic"')[0])
     scores = iter([10.0, 20.0, 15.0])

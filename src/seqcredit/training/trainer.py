@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqcredit import config
-from seqcredit.data.batches import collate, epoch_batches
+from seqcredit.data.batches import collate, epoch_batches, padding_ratio
 from seqcredit.data.prepared import Prepared
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
@@ -212,11 +212,11 @@ class Trainer:
 
     def _plan(self, phase: config.Phase) -> str:
         """What is about to happen, in a line."""
-        size = len(self.train_split.reference_lengths)
-        updates = -(-size // phase.batch_size)
+        batches = epoch_batches(self.train_split, phase.batch_size, self.recipe.seed, 0)
+        padding = padding_ratio(self.train_split, batches)
         return (
-            f"{self.objective(phase)}, at most {phase.epochs} epochs of {updates:,} updates, {phase.optimizer} "
-            f"{phase.learning_rate:g}, batches of {phase.batch_size}"
+            f"{self.objective(phase)}, at most {phase.epochs} epochs of {len(batches):,} updates, {phase.optimizer} "
+            f"{phase.learning_rate:g}, batches of {phase.batch_size} with {padding:.1%} padding"
         )
 
     def _optimizer(self, name: str, phase: config.Phase) -> torch.optim.Optimizer:
