@@ -12,6 +12,7 @@ from seqcredit import __version__
 from seqcredit.errors import UserError
 
 if TYPE_CHECKING:
+    from seqcredit.data.prepared import Prepared
     from seqcredit.training.decoding import Search
     from seqcredit.training.processes import Processes
     from seqcredit.training.runs import Run
@@ -174,29 +175,29 @@ def train(options: argparse.Namespace) -> int:
         if options.init_from:
             take_over(run, options.init_from, print)
     processes.wait()
-    return _go(Run.open(out), options, processes)
+    return _go(Run.open(out), prepared, options, processes)
 
 
 def resume(options: argparse.Namespace) -> int:
     """`seqcredit resume`."""
     from seqcredit.training.processes import Processes
     from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data
 
-    return _go(Run.open(options.run_folder), options, Processes.join())
+    run = Run.open(options.run_folder)
+    return _go(run, open_data(run.data, run.about["vocabularies"]), options, Processes.join())
 
 
-def _go(run: "Run", options: argparse.Namespace, processes: "Processes") -> int:
+def _go(run: "Run", prepared: "Prepared", options: argparse.Namespace, processes: "Processes") -> int:
     """Train what is left, then evaluate on the test set."""
     import torch
 
     from seqcredit.reporting import evaluate as report
-    from seqcredit.training.start import open_data
     from seqcredit.training.trainer import StoppedError, Trainer
 
     if options.threads:
         torch.set_num_threads(options.threads)
     say = print if processes.writes else (lambda _: None)
-    prepared = open_data(run.data, run.about["vocabularies"])
     trainer = Trainer(run, prepared, say, options.device, options.log_every, options.checkpoint_minutes, processes)
     _stop_on_interrupt(trainer)
     try:

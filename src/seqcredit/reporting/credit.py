@@ -13,8 +13,9 @@ from seqcredit.data.batches import collate
 from seqcredit.data.prepared import Prepared
 from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic
-from seqcredit.training.build import build_actor, build_critic, build_reward
-from seqcredit.training.runs import Run
+from seqcredit.reporting.evaluate import load_actor
+from seqcredit.training.build import build_critic, build_reward
+from seqcredit.training.runs import Run, of_network
 from seqcredit.types import Batch, lengths
 
 
@@ -32,8 +33,7 @@ class Error(NamedTuple):
 def load_critic(run: Run, prepared: Prepared, phase: str | None = None) -> Critic:
     """The critic of a finished phase, the last one by default."""
     critic = build_critic(run.recipe, prepared)
-    weights = run.weights(phase)
-    critic.load_state_dict({k.removeprefix("critic."): t for k, t in weights.items() if k.startswith("critic.")})
+    critic.load_state_dict(of_network(run.weights(phase), "critic"))
     return critic.eval()
 
 
@@ -62,10 +62,7 @@ def against_rollouts(
 ) -> Error:
     """An actor-critic run's critic against Q^pi of its actor: the likeliest first words, by rollouts."""
     phase = next(p for p in reversed(run.recipe.phase) if isinstance(p, config.Critic))
-    actor = build_actor(run.recipe, prepared)
-    weights = run.weights()
-    actor.load_state_dict({k.removeprefix("actor."): t for k, t in weights.items() if k.startswith("actor.")})
-    actor.eval()
+    actor = load_actor(run, prepared)
     batch = _short(prepared, split, sentences, 30)
     memory = actor.encode(batch.source)
     first, _ = actor.step(memory, actor.start(memory), None)

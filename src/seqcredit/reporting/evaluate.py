@@ -5,7 +5,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from seqcredit.models.lstm import Seq2Seq
 from seqcredit.rewards.corpus import corpus_bleu, corpus_chrf
 from seqcredit.training.build import build_actor
 from seqcredit.training.decoding import Search, decode, translate
-from seqcredit.training.runs import Run
+from seqcredit.training.runs import Run, of_network
 
 RELEASE_LONGEST = 50  # the released code drops test pairs with more words on either side
 
@@ -30,8 +30,7 @@ Words = Sequence[str]
 def load_actor(run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None) -> Seq2Seq:
     """The actor of a finished phase, the last one by default."""
     actor = build_actor(run.recipe, prepared)
-    weights = run.weights(phase)
-    actor.load_state_dict({k.removeprefix("actor."): t for k, t in weights.items() if k.startswith("actor.")})
+    actor.load_state_dict(of_network(run.weights(phase), "actor"))
     return actor.to(device).eval()
 
 
@@ -128,6 +127,7 @@ def write_result(
 ) -> Path:
     """`result.json` and the hypotheses, in the run folder."""
     write_hypotheses(run, split, hypotheses)
+    entries = log_entries(run.folder / "log.jsonl")
     result = {
         "recipe": run.recipe.name,
         "seed": run.recipe.seed,
@@ -135,8 +135,8 @@ def write_result(
         "split": split,
         **figures,
         "diverged": list(diverged),
-        "validation": validation(run.folder / "log.jsonl"),
-        "seconds": seconds(run.folder / "log.jsonl"),
+        "validation": validation(entries),
+        "seconds": seconds(entries),
         "peak_memory_mb": peak_memory(),
         "torch": run.about["torch"],
         "vocabularies": run.about["vocabularies"],
@@ -151,14 +151,13 @@ def log_entries(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def validation(path: Path) -> dict[str, float | None]:
-    """The best validation figure of each finished phase."""
-    return {entry["phase"]: entry["best"] for entry in log_entries(path) if entry["event"] == "phase_end"}
+def validation(entries: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The best validation figure of each finished phase, from the lines of a log."""
+    return {entry["phase"]: entry["best"] for entry in entries if entry["event"] == "phase_end"}
 
 
-def seconds(path: Path) -> float:
-    """From the first line of the log to the last; pauses between stop and resume count."""
-    entries = log_entries(path)
+def seconds(entries: Sequence[Mapping[str, Any]]) -> float:
+    """From the first line of a log to the last; pauses between stop and resume count."""
     return round(entries[-1]["time"] - entries[0]["time"], 1) if entries else 0.0
 
 

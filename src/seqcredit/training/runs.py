@@ -111,6 +111,11 @@ class Run:
         return load_file(self.folder / "weights" / f"{name}.safetensors")
 
 
+def of_network(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """The state of one network, "actor" or "critic", from weights whose keys begin with its name."""
+    return {key.removeprefix(f"{name}."): tensor for key, tensor in weights.items() if key.startswith(f"{name}.")}
+
+
 def commit() -> str:
     """The commit of the code that runs, with `+` if it was changed since; empty outside a checkout."""
     here = Path(__file__).parent

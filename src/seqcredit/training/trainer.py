@@ -3,7 +3,7 @@
 import copy
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,9 +20,9 @@ from seqcredit.training import checkpoints
 from seqcredit.training.build import build_actor, build_critic, build_payoffs
 from seqcredit.training.checkpoints import Checkpoint
 from seqcredit.training.decoding import Search, split_bleu, to_device
-from seqcredit.training.objectives import OBJECTIVES, Outcome, Payoffs
+from seqcredit.training.objectives import OBJECTIVES, Outcome
 from seqcredit.training.processes import Processes
-from seqcredit.training.runs import Log, Run
+from seqcredit.training.runs import Log, Run, of_network
 
 # What each phase trains, and whether a critic is followed by a target network.
 TRAINS: dict[str, tuple[str, ...]] = {
@@ -131,19 +131,18 @@ class Trainer:
     def _run_phase(self) -> None:
         """One phase to its end, from wherever it stands."""
         progress, phase = self.progress, self.phase
-        payoffs = build_payoffs(self.recipe, phase, self.prepared)
         if progress.updates == 0 and self.objective(phase) == "actor_critic":
             self._validate()
         while progress.epoch < phase.epochs and progress.decays <= phase.decays:
-            self._run_epoch(phase, payoffs)
+            self._run_epoch(phase)
         self._end_phase()
 
-    def _run_epoch(self, phase: config.Phase, payoffs: Payoffs) -> None:
+    def _run_epoch(self, phase: config.Phase) -> None:
         progress = self.progress
         batches = epoch_batches(self.train_split, phase.batch_size, self.recipe.seed, progress.epoch)
         while progress.batch < len(batches):
             started = time.monotonic()
-            self._update(phase, payoffs, batches[progress.batch])
+            self._update(phase, batches[progress.batch])
             progress.batch += 1
             progress.updates += 1
             progress.seconds += time.monotonic() - started
@@ -165,12 +164,12 @@ class Trainer:
 
     # One update.
 
-    def _update(self, phase: config.Phase, payoffs: Payoffs, pairs: Any) -> None:
+    def _update(self, phase: config.Phase, pairs: Any) -> None:
         share = self.processes.share(len(pairs))
         batch = collate(self.train_split, pairs)
         batch = to_device(type(batch)(batch.source[share], batch.references[share]), self.device)
         noise = Noise(self.generator, len(pairs), share.start, share.stop - share.start)
-        outcome = OBJECTIVES[self.objective(phase)](self.models, batch, phase, payoffs, noise)
+        outcome = OBJECTIVES[self.objective(phase)](self.models, batch, phase, self.payoffs, noise)
         self._step(outcome, phase)
         if "target" in self.models:
             update_target(self.models["target"], self.models["critic"], phase.target_rate)  # type: ignore[attr-defined]
@@ -199,8 +198,9 @@ class Trainer:
     # Phases.
 
     def _begin_phase(self) -> None:
-        """Optimizers, a target network, a clean slate."""
+        """Rewards, optimizers, a target network, a clean slate."""
         phase, kind = self.phase, self.objective(self.phase)
+        self.payoffs = build_payoffs(self.recipe, phase, self.prepared)
         for name, model in self.models.items():
             model.train(name in TRAINS[kind] or (name == "actor" and kind == "critic"))
         self.models.pop("target", None)
@@ -254,7 +254,7 @@ class Trainer:
 
     def _load(self, weights: Mapping[str, Tensor]) -> None:
         for name, model in self.models.items():
-            mine = {k.removeprefix(f"{name}."): t for k, t in weights.items() if k.startswith(f"{name}.")}
+            mine = of_network(weights, name)
             if mine:
                 model.load_state_dict(mine)
 
@@ -272,15 +272,18 @@ class Trainer:
             raise DivergedError("validation is not finite")
         else:
             progress.decays += 1
-            progress.rate *= phase.decay
-            for name, optimizer in self.optimizers.items():
-                if name == TRAINS[self.objective(phase)][0]:
-                    for group in optimizer.param_groups:
-                        group["lr"] *= phase.decay
+            self._slow_down(phase.decay, TRAINS[self.objective(phase)][:1])  # a joint critic keeps its rate
         entry = {"event": "validation", "phase": phase.name, "epoch": progress.epoch, "updates": progress.updates}
         self.log.write({**entry, kind: round(abs(score), 4), "improved": improved, "rate": progress.rate})
         mark = "best so far" if improved else f"no better, learning rate x {phase.decay:g}"
         self.say(f"{phase.name}: after {progress.updates:,} updates validation {kind} {abs(score):.4g}, {mark}")
+
+    def _slow_down(self, factor: float, names: Sequence[str]) -> None:
+        """Lower the learning rate of some networks."""
+        self.progress.rate *= factor
+        for name in names:
+            for group in self.optimizers[name].param_groups:
+                group["lr"] *= factor
 
     def judge(self) -> tuple[str, float]:
         """What the phase is validated on, higher being better."""
@@ -296,13 +299,12 @@ class Trainer:
     @torch.no_grad()
     def _critic_error(self, kind: str) -> float:
         """Mean square of the critic's error on samples for the first validation sentences, always the same draws."""
-        payoffs = build_payoffs(self.recipe, self.phase, self.prepared)
         generator, total, count = torch.Generator().manual_seed(0), 0.0, 0.0
         pairs = self.valid_split.groups[:-1][:JUDGED_SENTENCES]
         for start in range(0, len(pairs), 100):
             batch = to_device(collate(self.valid_split, pairs[start : start + 100]), self.device)
             outcome = OBJECTIVES["critic"](
-                self.models, batch, self.phase, payoffs, Noise(generator, len(batch.references))
+                self.models, batch, self.phase, self.payoffs, Noise(generator, len(batch.references))
             )
             total += float(outcome.sums[kind][0])
             count += float(outcome.sums[kind][1])
@@ -360,10 +362,7 @@ class Trainer:
         self._restore(found)
         self.log = Log(self.run.folder / "log.jsonl", offset, self.processes.writes)
         self.progress.rollbacks, self.progress.began = rollbacks, {}
-        self.progress.rate *= 0.5
-        for optimizer in self.optimizers.values():
-            for group in optimizer.param_groups:
-                group["lr"] *= 0.5
+        self._slow_down(0.5, TRAINS[self.objective(self.phase)])
         self.say(f"{where}: {reason}; back to update {self.progress.updates:,} with half the learning rate.")
         self.save()
 
@@ -381,9 +380,9 @@ class Trainer:
             tensors |= {"best": self.best, "generator": {"state": self.generator.get_state()}}
             rates = {name: optimizer.param_groups[0]["lr"] for name, optimizer in self.optimizers.items()}
             state = {"progress": asdict(self.progress), "rates": rates, "log": self.log.offset}
-            count = len(checkpoints.names(self.run.checkpoints))
-            last = checkpoints.names(self.run.checkpoints)[-1] if count else "0"
-            checkpoints.save(self.run.checkpoints, f"{int(last) + 1:08d}", Checkpoint(tensors, state))
+            there = checkpoints.names(self.run.checkpoints)
+            number = int(there[-1]) + 1 if there else 1
+            checkpoints.save(self.run.checkpoints, f"{number:08d}", Checkpoint(tensors, state))
         self._saved = time.monotonic()
 
     def _restore(self, found: Checkpoint) -> None:
