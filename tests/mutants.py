@@ -46,9 +46,13 @@ ROUGE = "rewards/rouge.py"
 CHRF = "rewards/chrf.py"
 CIDER = "rewards/cider.py"
 CUSTOM = "rewards/custom.py"
+FINISHED = "rewards/finished.py"
+PREFIXES = "rewards/prefixes.py"
 LSTM = "models/lstm.py"
 SEARCH = "models/search.py"
 OBJECTIVES = "training/objectives.py"
+BUILD = "training/build.py"
+CONFIG = "config.py"
 DRAWS = "draws.py"
 
 MUTANTS = [
@@ -142,6 +146,12 @@ MUTANTS = [
     Mutant(BLEU, ").clamp(max=0)\n", ").clamp(max=1)\n"),
     Mutant(BLEU, "torch.where(shorter, size - gap, size + gap)", "size + gap"),
     Mutant(BLEU, "self.order).amax(2)", "self.order).amin(2)"),
+    Mutant(BLEU, "if not self.unfinished_brevity:", "if self.unfinished_brevity:"),
+    Mutant(BLEU, "log_brevity.masked_fill(~ended(tokens), 0)", "torch.zeros_like(log_brevity)"),
+    Mutant(FINISHED, "masked_fill(~ended(tokens), 0)", "masked_fill(ended(tokens), 0)"),
+    Mutant(FINISHED, ".masked_fill(~ended(tokens), 0)", ""),
+    Mutant(PREFIXES, "    over[:, -1] = True\n", ""),
+    Mutant(PREFIXES, "over = pad(~is_word(tokens), (1, 0))", "over = pad(~is_word(tokens), (0, 1))"),
     Mutant(DISTANCES, "scores = -distance.gather", "scores = distance.gather"),
     Mutant(DISTANCES, ".cummin(-1).values", ""),
     Mutant(DISTANCES, "prefix_sums(words == aligned) - longer", "prefix_sums(words == aligned) + longer"),
@@ -170,6 +180,30 @@ MUTANTS = [
     Mutant(OBJECTIVES, "phase.tau if phase.weight_tau is None else phase.weight_tau", "phase.tau"),
     Mutant(OBJECTIVES, ".flip(1).cumsum(1).flip(1)", ".cumsum(1)"),
     Mutant(OBJECTIVES, "losses.actor(rollout.logp, q,", "losses.actor(rollout.logp, -q,"),
+    # Recipes, and what is built from them
+    Mutant(CONFIG, "lambda x: 0 < x < inf", "lambda x: 0 < x"),
+    Mutant(CONFIG, "lambda x: 0 <= x < inf", "lambda x: not x < 0"),
+    Mutant(CONFIG, "lambda x: 0 <= x <= 1", "lambda x: 0 <= x < 1"),
+    Mutant(CONFIG, "lambda x: 0 <= x < 1)", "lambda x: 0 <= x <= 1)"),
+    Mutant(CONFIG, "lambda x: 0 < x <= 1", "lambda x: 0 <= x <= 1"),
+    Mutant(CONFIG, "x >= 2 and x % 2 == 0", "x >= 2"),
+    Mutant(CONFIG, "reversed(kind.__mro__)", "[kind]"),
+    Mutant(CONFIG, "if values.get(key) is not None and not allowed", "if not values.get(key, 1) and not allowed"),
+    Mutant(
+        CONFIG,
+        '{"paper": (0.04, 0.05), "released": (0.045, 0.04)}',
+        '{"paper": (0.05, 0.04), "released": (0.04, 0.045)}',
+    ),
+    Mutant(CONFIG, "issubclass(kind, Critic)", "kind is Critic"),
+    Mutant(CONFIG, "{**defaults, **rest}", "{**defaults, **rest, **tau}"),
+    Mutant(CONFIG, "fed = recipe.actor.input_feeding", "fed = recipe.critic.input_feeding"),
+    Mutant(CONFIG, "    _check_unfinished(recipe.payoff, where)\n", ""),
+    Mutant(BUILD, "else payoff.scaled", "else False"),
+    Mutant(BUILD, "same = scaled == payoff.scaled or payoff.metric not in SCALED", "same = scaled == payoff.scaled"),
+    Mutant(BUILD, "same = scaled == payoff.scaled or payoff.metric not in SCALED", "same = True"),
+    Mutant(BUILD, 'SCALED = ("bleu", "edit")', 'SCALED = ("bleu",)'),
+    Mutant(BUILD, 'payoff.unfinished == "nothing"', 'payoff.unfinished != "score"'),
+    Mutant(BUILD, 'payoff.unfinished != "without_brevity"', "True"),
 ]
 
 

@@ -1,18 +1,18 @@
 """Recipes: what is wrong is said in one sentence, and `fidelity` fills what the paper and the released code settle."""
 
 import json
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from seqcredit import config
-from seqcredit.config import Model, Payoff, Recipe, load, parse, resolved
+from seqcredit.config import PHASES, Model, Payoff, Recipe, load, parse, resolved
 from seqcredit.errors import UserError
+from seqcredit.rewards.bleu import SMOOTHINGS
 
 SHORT = """
 name = "short"
@@ -222,6 +222,102 @@ def test_a_wrong_choice(text: str, said: str) -> None:
     assert said in complaint(text)
 
 
+# Each range: keys that have it, what it lets through and what not.
+ABOVE_0 = ("above 0 and finite", ["1e-9", "1", "3.5"], ["0", "-1", "0.0", "-1e-9", "nan", "inf", "-inf"])
+NOT_NEGATIVE = ("0 or more, and finite", ["0", "0.0", "7.5"], ["-1", "-1e-9", "nan", "inf", "-inf"])
+SHARE = ("from 0 to 1", ["0", "0.5", "1.0"], ["2", "-0.1", "1.5", "nan", "inf"])
+BELOW_1 = ("from 0 up to, but without, 1", ["0", "0.999"], ["1.0", "1.5", "-0.1", "nan", "inf"])
+UP_TO_1 = ("above 0 and at most 1", ["1e-9", "1"], ["0", "1.5", "-1", "nan", "inf"])
+FROM_0 = ("0 or more", ["0", "1"], ["-1"])
+FROM_1 = ("1 or more", ["1", "2"], ["0", "-1"])
+EVEN = ("an even number from 2 on, because two directions share it", ["2", "12"], ["0", "-2", "7"])
+SEED = ("from 0 up to, but without, 2 ** 63", ["0", str(2**63 - 1)], ["-1", str(2**63)])
+Interval = tuple[str, list[str], list[str]]
+SIZES = {"embedding": FROM_1, "hidden": EVEN, "layers": FROM_1, "dropout": BELOW_1}
+EVERY_PHASE = {
+    "learning_rate": ABOVE_0,
+    "beta1": BELOW_1,
+    "batch_size": FROM_1,
+    "clip": ABOVE_0,
+    "epochs": FROM_0,
+    "decay": UP_TO_1,
+    "decays": FROM_0,
+    "validate_every": FROM_0,
+}
+PROPOSING = {"tau": ABOVE_0, "samples": FROM_1, "longest": FROM_1, "corruption": SHARE, "bound": FROM_1}
+CRITIC = {
+    "tau": NOT_NEGATIVE,
+    "target_rate": UP_TO_1,
+    "smoothing": NOT_NEGATIVE,
+    "samples": FROM_1,
+    "extra_length": FROM_0,
+    "longest_sample": FROM_1,
+}
+INTERVALS: dict[str, dict[str, Interval]] = {
+    "": {"seed": SEED, "beam": FROM_1, "validation_beam": FROM_1, "longest_output": FROM_1},
+    "actor": SIZES,
+    "critic": SIZES,
+    "phase.mle": EVERY_PHASE,
+    "phase.raml": {**EVERY_PHASE, **PROPOSING, "weight_tau": ABOVE_0},
+    "phase.soft_q": {**EVERY_PHASE, **PROPOSING, "target_rate": UP_TO_1},
+    "phase.vaml": {**EVERY_PHASE, **PROPOSING, "weight_tau": ABOVE_0, "kappa": SHARE},
+    "phase.critic": {**EVERY_PHASE, **CRITIC},
+    "phase.actor_critic": {
+        **EVERY_PHASE,
+        **CRITIC,
+        "mle_weight": NOT_NEGATIVE,
+        "critic_learning_rate": NOT_NEGATIVE,
+    },
+}
+KINDS: dict[str, type] = {"": Recipe, "actor": Model, "critic": Model} | {f"phase.{k}": v for k, v in PHASES.items()}
+
+
+def test_every_number_has_a_range() -> None:
+    for place, kind in KINDS.items():
+        hints = get_type_hints(kind)
+        numbers = {key for key, hint in hints.items() if {int, float} & {hint, *get_args(hint)}}
+        assert numbers == INTERVALS[place].keys()
+    assert not {int, float} & set(get_type_hints(Payoff).values())
+
+
+@pytest.mark.parametrize("place", INTERVALS)
+def test_a_number_outside_its_range(place: str, tmp_path: Path) -> None:
+    path = tmp_path / "all.toml"
+    path.write_text('name = "all"\n' + "".join(phase_text(objective).split("\n\n")[1] for objective in PHASES))
+    table, number = place.removeprefix("phase."), [*PHASES].index(place[6:]) + 1 if "." in place else 0
+    where = f"{path}: phase {number} ({table})" if number else ": ".join(filter(None, [str(path), place]))
+    for key, (said, inside, outside) in INTERVALS[place].items():
+        override = f"{place}.{key}".removeprefix(".")
+        for value in inside:
+            load(path, [f"{override}={value}"])
+        for value in outside:
+            shown = tomllib.loads(f"x = {value}")["x"]
+            refused = complaint_of_load(path, f"{override}={value}")
+            assert refused == f"{where}: {key} is {shown!r}, but it must be {said}."
+
+
+def test_smoothings_are_those_of_bleu() -> None:
+    assert get_args(get_type_hints(Payoff)["smoothing"]) == SMOOTHINGS
+    said = complaint(phase_text("mle", top="[payoff]\nsmoothing = 'laplace'"))
+    assert said == f"a.toml: payoff: smoothing is 'laplace', but it must be one of {', '.join(SMOOTHINGS)}."
+
+
+@pytest.mark.parametrize("metric", ["bleu", "edit", "hamming", "rouge-l", "chrf", "cider"])
+def test_only_bleu_has_a_brevity_penalty(metric: str) -> None:
+    def text(unfinished: str) -> str:
+        return phase_text("mle", top=f"[payoff]\nmetric = '{metric}'\nunfinished = '{unfinished}'")
+
+    for unfinished in ("score", "nothing"):
+        assert read(text(unfinished)).payoff.unfinished == unfinished
+    if metric == "bleu":
+        assert read(text("without_brevity")).payoff.unfinished == "without_brevity"
+    else:
+        assert complaint(text("without_brevity")) == (
+            "a.toml: payoff: unfinished is 'without_brevity', but only bleu has a brevity penalty; "
+            f"for {metric} it must be one of score, nothing."
+        )
+
+
 @pytest.mark.parametrize("phases", ["", "phase = []", "phase = 3", "phase = [3]", "[phase]\nobjective = 'mle'"])
 def test_no_phase(phases: str) -> None:
     said = complaint(f'name = "x"\n{phases}')
@@ -364,6 +460,11 @@ ROWS: list[tuple[str, str, Any, Any, Any]] = [
     ("actor_critic", "decays", 6, 6, 6),
     ("critic", "beta1", 0.9, 0.9, 0.9),
     ("actor_critic", "beta1", 0.9, 0.9, 0.0),
+    ("critic", "tau", 0.04, 0.04, 0.045),
+    ("actor_critic", "tau", 0.04, 0.04, 0.045),
+    ("raml", "tau", 0.4, 0.4, 0.4),
+    ("soft_q", "tau", 0.4, 0.4, 0.4),
+    ("vaml", "tau", 0.4, 0.4, 0.4),
     ("critic", "judged_by", "return_error", "return_error", "td"),
     ("critic", "samples", 2, 2, 2),
     ("actor_critic", "samples", 1, 1, 1),
@@ -380,6 +481,20 @@ def test_fidelity_fills(row: tuple[str, str, Any, Any, Any], fidelity: str) -> N
     objective, key, *values = row
     (phase,) = read(phase_text(objective, top=f'fidelity = "{fidelity}"')).phase
     assert getattr(phase, key) == values[FIDELITIES.index(fidelity)]
+
+
+@pytest.mark.parametrize("objective", ["critic", "actor_critic"])
+@pytest.mark.parametrize(("fidelity", "tau"), [("default", 0.04), ("paper", 0.05), ("released", 0.04)])
+def test_tau_with_input_feeding(objective: str, fidelity: str, tau: float) -> None:
+    """It is the actor's that counts."""
+
+    def text(*lines: str, of: str = "actor", fed: str = "true") -> str:
+        return phase_text(objective, *lines, top=f"fidelity = '{fidelity}'\n[{of}]\ninput_feeding = {fed}")
+
+    plain = read(text(fed="false")).phase
+    assert read(text()).phase == (replace(plain[0], tau=tau),)
+    assert read(text(of="critic")).phase == plain
+    assert read(text("tau = 0.0")).phase == (replace(plain[0], tau=0.0),)
 
 
 def test_every_key_that_fidelity_fills_is_in_the_rows() -> None:
@@ -442,7 +557,7 @@ def test_resolved_keeps_every_letter(name: str) -> None:
     assert read(resolved(recipe)) == recipe
 
 
-@pytest.mark.parametrize("value", [1e-5, 1e-320, 1e22, 0.1 + 0.2, 5.0, math.inf])
+@pytest.mark.parametrize("value", [1e-5, 1e-320, 1e22, 0.1 + 0.2, 5.0])
 def test_resolved_keeps_every_digit(value: float) -> None:
     recipe = read(SHORT)
     changed = replace(recipe, phase=(replace(recipe.phase[0], clip=value), *recipe.phase[1:]))

@@ -1,10 +1,11 @@
 """The command line. Every error is one sentence on stderr and a non-zero exit code."""
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from seqcredit.training.trainer import Trainer
 
 Command = Callable[[argparse.Namespace], int]
+Say = Callable[[str], None]
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,6 +63,12 @@ def parser() -> Parser:
     made.add_argument("system", metavar="RUN", type=Path)
     made.add_argument("--split", default="test", help="a split that both have been evaluated on (default: test)")
     made.add_argument("--show", type=int, default=5, metavar="N", help="sentences that differ most (default: 5)")
+    made = command("record", record, "keep the figures of a finished run in one small file, with its command")
+    made.add_argument("run_folder", metavar="RUN", type=Path)
+    made.add_argument("cell", metavar="FILE", type=Path, help="the JSON to write, such as results/tatoeba/erac-1.json")
+    made.add_argument(
+        "--against", nargs="+", default=[], type=Path, metavar="RUN", help="runs to compare with, by paired bootstrap"
+    )
     made = command("export", export, "write one folder that can translate elsewhere")
     made.add_argument("run_folder", metavar="RUN", type=Path)
     made.add_argument("out", metavar="OUT", type=Path, help="the folder to make")
@@ -109,6 +117,7 @@ def _machine_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--threads", type=int, metavar="N", help="threads of the CPU")
     made.add_argument("--log-every", type=int, default=100, metavar="N", help="updates between lines (default: 100)")
     made.add_argument("--checkpoint-minutes", type=float, default=5.0, metavar="M", help="default: 5")
+    made.add_argument("--tensorboard", action="store_true", help="write the log for TensorBoard too, in the run folder")
 
 
 def _search_options(made: argparse.ArgumentParser) -> None:
@@ -197,22 +206,53 @@ def _go(run: "Run", prepared: "Prepared", options: argparse.Namespace, processes
 
     if options.threads:
         torch.set_num_threads(options.threads)
-    say = print if processes.writes else (lambda _: None)
-    trainer = Trainer(run, prepared, say, options.device, options.log_every, options.checkpoint_minutes, processes)
-    _stop_on_interrupt(trainer)
-    try:
-        trainer.train()
-    except StoppedError:
-        raise UserError(f"stopped and saved; continue with `seqcredit resume {run.folder}`.") from None
+    with _display(processes.writes) as (say, show):
+        trainer = Trainer(
+            run,
+            prepared,
+            say,
+            options.device,
+            options.log_every,
+            options.checkpoint_minutes,
+            processes,
+            show,
+            options.tensorboard,
+        )
+        _stop_on_interrupt(trainer)
+        try:
+            trainer.train()
+        except StoppedError:
+            raise UserError(f"stopped and saved; continue with `seqcredit resume {run.folder}`.") from None
     if processes.writes and "test" in prepared.manifest.splits and run.trains_an_actor():
         figures, hypotheses = report.evaluate(
             run, prepared, prepared.split("test"), report.final_search(run.recipe), options.device
         )
         report.write_result(run, "test", figures, hypotheses, trainer.progress.diverged)
-        say(f"test BLEU {figures['bleu']:.2f} ({figures['bleu_signature']})")
+        print(f"test BLEU {figures['bleu']:.2f} ({figures['bleu_signature']})")
     processes.leave()
-    say(f"done: {run.folder}")
+    if processes.writes:
+        print(f"done: {run.folder}")
     return 0
+
+
+@contextlib.contextmanager
+def _display(writes: bool) -> Iterator[tuple[Say, Say | None]]:
+    """Where lines that stay go, and, on a terminal, where the live one goes."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not writes:
+        yield (lambda _: None), None
+    elif not console.is_terminal:
+        yield (lambda line: print(line, flush=True)), None
+    else:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            yield (
+                lambda line: console.print(line, markup=False, soft_wrap=True),
+                lambda line: live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True),
+            )
 
 
 def _stop_on_interrupt(trainer: "Trainer") -> None:
@@ -295,6 +335,19 @@ def compare(options: argparse.Namespace) -> int:
         for name, words in (("source", sources[d.sentence]), ("reference", references[d.sentence][0])):
             print(f"  {name:10} {' '.join(words)}")
         print(f"  {'baseline':10} {' '.join(baseline[d.sentence])}\n  {'system':10} {' '.join(system[d.sentence])}")
+    return 0
+
+
+def record(options: argparse.Namespace) -> int:
+    """`seqcredit record`."""
+    from seqcredit.reporting.results import record as write
+    from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data
+
+    run = Run.open(options.run_folder)
+    prepared = open_data(run.data, run.about["vocabularies"])
+    write(run, prepared, options.cell, [Run.open(folder) for folder in options.against])
+    print(f"written to {options.cell}, with the hypotheses beside it")
     return 0
 
 

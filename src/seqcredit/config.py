@@ -1,6 +1,7 @@
 """Recipes: one TOML file tells one experiment, as frozen dataclasses.
 
-A key that does not exist, is missing or does not apply to its phase is an error that names the nearest valid one.
+A key that does not exist, is missing or does not apply to its phase is an error that names the nearest valid one; a
+value outside its range is an error that says the range.
 `fidelity` fills the keys in which the paper and its authors' released code differ; a key in the recipe wins over it.
 """
 
@@ -8,10 +9,11 @@ import difflib
 import json
 import tomllib
 import types
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from math import inf
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from seqcredit.errors import UserError
 
@@ -23,9 +25,10 @@ class Payoff:
     """The pay-off R. Which keys count depends on `metric`."""
 
     metric: Literal["bleu", "edit", "hamming", "rouge-l", "chrf", "cider"] = "bleu"
-    smoothing: str = "add-one"  # bleu
+    smoothing: Literal["add-one", "add-one-above-1", "floor", "exponential", "none"] = "add-one"  # bleu
     scaled: bool = True  # bleu: times the reference's length, for the token rewards
     unk_matches: bool = True
+    unfinished: Literal["score", "without_brevity", "nothing"] = "score"  # what a prefix without eos has
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ PHASES: dict[str, type[Phase]] = {
 OBJECTIVES = {kind: name for name, kind in PHASES.items()}
 
 # The rows in which the paper and the released code differ. "default" is the paper, except where said.
+TAU = {"paper": (0.04, 0.05), "released": (0.045, 0.04)}  # of critic and actor_critic: without, with input feeding
 DECAYS = {"mle": 6, "raml": 6, "vaml": 6, "soft_q": 4, "critic": 5, "actor_critic": 6}
 _PAPER: dict[str, dict[str, Any]] = {
     "raml": {"weight_scaled": True},
@@ -184,6 +188,53 @@ class Recipe:
     on_divergence: Literal["rollback", "record"] = "rollback"
 
 
+class Range(NamedTuple):
+    """The numbers that a key may have: in words, and as a test, which nan never passes."""
+
+    said: str
+    holds: Callable[[Any], bool]
+
+
+_ABOVE_0 = Range("above 0 and finite", lambda x: 0 < x < inf)
+_NOT_NEGATIVE = Range("0 or more, and finite", lambda x: 0 <= x < inf)
+_SHARE = Range("from 0 to 1", lambda x: 0 <= x <= 1)
+_BELOW_1 = Range("from 0 up to, but without, 1", lambda x: 0 <= x < 1)
+_UP_TO_1 = Range("above 0 and at most 1", lambda x: 0 < x <= 1)
+_FROM_0 = Range("0 or more", lambda x: x >= 0)
+_FROM_1 = Range("1 or more", lambda x: x >= 1)
+_EVEN = Range("an even number from 2 on, because two directions share it", lambda x: x >= 2 and x % 2 == 0)
+_SEED = Range("from 0 up to, but without, 2 ** 63", lambda x: 0 <= x < 2**63)
+
+# Every number of a recipe; a phase has the rows of all its classes.
+RANGES: dict[type, dict[str, Range]] = {
+    Recipe: {"seed": _SEED, "beam": _FROM_1, "validation_beam": _FROM_1, "longest_output": _FROM_1},
+    Model: {"embedding": _FROM_1, "hidden": _EVEN, "layers": _FROM_1, "dropout": _BELOW_1},
+    Phase: {
+        "learning_rate": _ABOVE_0,
+        "beta1": _BELOW_1,
+        "batch_size": _FROM_1,
+        "clip": _ABOVE_0,
+        "epochs": _FROM_0,
+        "decay": _UP_TO_1,
+        "decays": _FROM_0,
+        "validate_every": _FROM_0,
+    },
+    Proposing: {"tau": _ABOVE_0, "samples": _FROM_1, "longest": _FROM_1, "corruption": _SHARE, "bound": _FROM_1},
+    Raml: {"weight_tau": _ABOVE_0},
+    SoftQ: {"target_rate": _UP_TO_1},
+    Vaml: {"kappa": _SHARE},
+    Critic: {
+        "tau": _NOT_NEGATIVE,
+        "target_rate": _UP_TO_1,
+        "smoothing": _NOT_NEGATIVE,
+        "samples": _FROM_1,
+        "extra_length": _FROM_0,
+        "longest_sample": _FROM_1,
+    },
+    ActorCritic: {"mle_weight": _NOT_NEGATIVE, "critic_learning_rate": _NOT_NEGATIVE},
+}
+
+
 def load(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe of a file, with `key=value` overrides: `seed=3`, `phase.2.tau=0.02`, `phase.critic.epochs=1`."""
     try:
@@ -208,20 +259,33 @@ def parse(table: Mapping[str, Any], where: str) -> Recipe:
     phases = table.get("phase")
     if not isinstance(phases, list) or not phases or not all(isinstance(phase, Mapping) for phase in phases):
         raise UserError(f"{where}: there is no [[phase]]; a recipe needs at least one.")
-    built = tuple(_phase(phase, fidelity, f"{where}: phase {i}") for i, phase in enumerate(phases, 1))
+    recipe: Recipe = _build(Recipe, {**table, "phase": ()}, where)
+    _check_unfinished(recipe.payoff, where)
+    fed = recipe.actor.input_feeding
+    built = tuple(_phase(phase, fidelity, fed, f"{where}: phase {i}") for i, phase in enumerate(phases, 1))
     names = [phase.name for phase in built]
     if len(set(names)) < len(names):
         raise UserError(f"{where}: two phases have the same name ({', '.join(names)}); give each its own `name`.")
-    return _build(Recipe, {**table, "phase": built}, where)
+    return replace(recipe, phase=built)
 
 
-def _phase(table: Mapping[str, Any], fidelity: str, where: str) -> Phase:
+def _check_unfinished(payoff: Payoff, where: str) -> None:
+    if payoff.unfinished == "without_brevity" and payoff.metric != "bleu":
+        raise UserError(
+            f"{where}: payoff: unfinished is 'without_brevity', but only bleu has a brevity penalty; "
+            f"for {payoff.metric} it must be one of score, nothing."
+        )
+
+
+def _phase(table: Mapping[str, Any], fidelity: str, fed: bool, where: str) -> Phase:
     objective = table.get("objective")
     if objective not in [*PHASES]:
         raise UserError(f"{where}: objective is {objective!r}, but it must be one of {', '.join(PHASES)}.")
     rest = {key: value for key, value in table.items() if key != "objective"}
-    defaults = {"name": objective, "decays": DECAYS[objective], **FIDELITY[fidelity].get(objective, {})}
-    return _build(PHASES[objective], {**defaults, **rest}, f"{where} ({objective})")
+    kind = PHASES[objective]
+    tau = {"tau": TAU[fidelity][fed]} if fidelity in TAU and issubclass(kind, Critic) else {}
+    defaults = {"name": objective, "decays": DECAYS[objective], **FIDELITY[fidelity].get(objective, {}), **tau}
+    return _build(kind, {**defaults, **rest}, f"{where} ({objective})")
 
 
 def _build(kind: Any, table: Mapping[str, Any], where: str) -> Any:
@@ -234,7 +298,16 @@ def _build(kind: Any, table: Mapping[str, Any], where: str) -> Any:
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise UserError(f"{where}: the key {name!r} is missing.")
     filled = {key: _filled(value, known[key].default) for key, value in table.items()}
-    return kind(**{key: _value(value, hints[key], f"{where}: {key}") for key, value in filled.items()})
+    values = {key: _value(value, hints[key], f"{where}: {key}") for key, value in filled.items()}
+    for key, allowed in _ranges(kind).items():
+        if values.get(key) is not None and not allowed.holds(values[key]):
+            raise UserError(f"{where}: {key} is {filled[key]!r}, but it must be {allowed.said}.")
+    return kind(**values)
+
+
+def _ranges(kind: type) -> dict[str, Range]:
+    """The rows of a class and of those that it comes from; its own win."""
+    return {key: allowed for base in reversed(kind.__mro__) for key, allowed in RANGES.get(base, {}).items()}
 
 
 def _filled(value: Any, default: Any) -> Any:

@@ -40,14 +40,17 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(hypotheses, references, draw(st.booleans()))
 
 
-def assert_brute_force(reward: Reward, score: Score, case: Case, unk_matches: bool = True) -> None:
-    """Every prefix on its own, by the definition."""
+def assert_brute_force(
+    reward: Reward, score: Score, case: Case, unk_matches: bool = True, unfinished: Score | None = None
+) -> None:
+    """Every prefix on its own, by the definition; `unfinished` scores those after which the sequence goes on."""
     tokens = case.tokens
     expected = torch.zeros(len(tokens), tokens.shape[1] + 1, dtype=torch.float64)
     for b, (words, references) in enumerate(zip(case.hypotheses, case.references, strict=True)):
         words = words if unk_matches else [FOREIGN if w == UNK else w for w in words]
         for t in range(tokens.shape[1] + 1):
-            expected[b, t] = score(words[:t], references)
+            going = unfinished is not None and t <= len(words) and t < tokens.shape[1]
+            expected[b, t] = (unfinished if going else score)(words[:t], references)
     got = reward.prefix_scores(tokens, case.padded_references)
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
 

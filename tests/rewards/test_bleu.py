@@ -8,14 +8,14 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU
 
 from rewards.cases import Case, assert_brute_force, assert_close, cases, last_score, sentences, text
 from seqcredit.errors import UserError
 from seqcredit.rewards import Bleu
-from seqcredit.rewards.bleu import SMOOTHINGS
+from seqcredit.rewards.bleu import SMOOTHINGS, corpus_counts
 from seqcredit.types import pad_references
 
 SACREBLEU = {"add-one-above-1": "add-k", "floor": "floor", "exponential": "exp", "none": "none"}
@@ -60,6 +60,7 @@ def bleu(
     smoothing: str = "add-one",
     effective: bool = False,
     scaled: bool = False,
+    penalised: bool = True,
 ) -> float:
     if not words:
         return 0.0
@@ -67,7 +68,7 @@ def bleu(
     totals = [max(len(words) - n + 1, 0) for n in range(1, order + 1)]
     values = precisions(matches, totals, smoothing, effective)
     closest = min((abs(len(r) - len(words)), len(r)) for r in references)[1]
-    brevity = math.exp(min(0.0, 1 - closest / len(words)))
+    brevity = math.exp(min(0.0, 1 - closest / len(words))) if penalised else 1.0
     mean = sum(len(r) for r in references) / len(references)
     return brevity * math.prod(values) ** (1 / len(values)) * (mean if scaled else 1)
 
@@ -76,21 +77,28 @@ def bleu(
 @given(cases(), st.integers(1, 5), st.booleans(), st.booleans(), st.booleans())
 @settings(max_examples=30, deadline=None)
 def test_every_prefix(smoothing: str, case: Case, order: int, effective: bool, scaled: bool, unk: bool) -> None:
-    reward = Bleu(order, smoothing, scaled, effective, unk, torch.float64)
-    score = partial(bleu, order=order, smoothing=smoothing, effective=effective, scaled=scaled)
-    assert_brute_force(reward, score, case, unk)
+    options = {"order": order, "smoothing": smoothing, "scaled": scaled}
+    exact = {"effective_order": effective, "unk_matches": unk, "dtype": torch.float64}
+    score = partial(bleu, effective=effective, **options)
+    assert_brute_force(Bleu(**options, **exact), score, case, unk)
+    shaped = Bleu(**options, **exact, unfinished_brevity=False)
+    assert_brute_force(shaped, score, case, unk, unfinished=partial(score, penalised=False))
 
 
 @pytest.mark.parametrize("smoothing", SACREBLEU)
-@pytest.mark.parametrize("effective", [False, True])
+@pytest.mark.parametrize(("effective", "penalised"), [(False, True), (True, True), (True, False)])
 @given(sentences, st.lists(sentences, min_size=1, max_size=3))
 @settings(max_examples=30, deadline=None)
-def test_equals_sacrebleu(smoothing: str, effective: bool, words: list[int], references: list[list[int]]) -> None:
+def test_equals_sacrebleu(
+    smoothing: str, effective: bool, penalised: bool, words: list[int], references: list[list[int]]
+) -> None:
+    """Of a sentence that has ended: the penalty of unfinished ones is all the same."""
     logging.disable(logging.WARNING)  # sacreBLEU recommends effective_order
     theirs = BLEU(tokenize="none", force=True, effective_order=effective, smooth_method=SACREBLEU[smoothing])
     expected = theirs.sentence_score(text(words), [text(r) for r in references]).score / 100
     logging.disable(logging.NOTSET)
-    reward = Bleu(smoothing=smoothing, effective_order=effective, dtype=torch.float64)
+    options = {"effective_order": effective, "unfinished_brevity": penalised}
+    reward = Bleu(smoothing=smoothing, **options, dtype=torch.float64)
     assert_close(last_score(reward, words, references), expected)
 
 
@@ -113,6 +121,16 @@ def test_by_hand() -> None:
     assert_close(last_score(Bleu(scaled=True, dtype=torch.float64), [2, 7], [[2, 3, 4]]), expected)
 
 
+def test_without_brevity_by_hand() -> None:
+    """Two right words of four have all precisions 1: 4 until eos, then 4 e^(1 - 4/2); cut off there, the same."""
+    reward, references = Bleu(scaled=True, unfinished_brevity=False), pad_references([[[2, 3, 4, 5]]])
+    short = 4 * math.exp(1 - 4 / 2)
+    closed = reward.prefix_scores(torch.tensor([[2, 3, 0, 0]]), references)
+    torch.testing.assert_close(closed, torch.tensor([[0, 4, 4, short, short]]))
+    open_ended = reward.prefix_scores(torch.tensor([[2, 3]]), references)
+    torch.testing.assert_close(open_ended, torch.tensor([[0, 4, short]]))
+
+
 def test_long_sentences() -> None:
     """A word can occur more than 127 times."""
     words = [2] * 300
@@ -123,3 +141,16 @@ def test_long_sentences() -> None:
 def test_invalid_options(options: dict[str, object]) -> None:
     with pytest.raises(UserError, match=r"add-one, add-one-above-1, floor, exponential, none|1 or more"):
         Bleu(**options)
+
+
+@given(case=cases())
+@settings(deadline=None, max_examples=60)
+def test_corpus_counts_are_those_of_sacrebleu(case: Case) -> None:
+    assume(all(reference for group in case.references for reference in group))  # sacreBLEU drops empty ones
+    words = [text(hypothesis) for hypothesis in case.hypotheses]
+    most = max(map(len, case.references))
+    streams = [[text(group[n]) if n < len(group) else None for group in case.references] for n in range(most)]
+    expected = BLEU(tokenize="none", force=True).corpus_score(words, streams)
+    matches, totals, closest = corpus_counts(case.tokens, case.padded_references)
+    assert (matches.tolist(), totals.tolist()) == (expected.counts, expected.totals)
+    assert (int(totals[0]), int(closest)) == (expected.sys_len, expected.ref_len)

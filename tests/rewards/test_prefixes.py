@@ -1,13 +1,15 @@
 """What holds of every reward."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 
 from rewards.cases import Case, assert_invariant, cases, last_score
-from seqcredit.rewards import Bleu, ChrF, CiderD, Custom, EditDistance, Hamming, RougeL, RougeN
+from seqcredit.rewards import Bleu, ChrF, CiderD, Custom, EditDistance, Hamming, OnlyFinished, RougeL, RougeN
+from seqcredit.rewards.prefixes import ended
 from seqcredit.types import Reward, pad, pad_references
 
 WORDS = ["</s>", "<unk>", "a", "aba", "cab"]
@@ -28,6 +30,12 @@ REWARDS: dict[str, Callable[..., Reward]] = {
     "cider": lambda **o: CiderD.from_references(CORPUS, **o),
     "custom": lambda **o: Custom(lambda words, references: sum(w in r for w in words for r in references), **o),
 }
+SHAPED: dict[str, Callable[..., Reward]] = {  # where eos makes a difference
+    "bleu without brevity": lambda **o: Bleu(unfinished_brevity=False, **o),
+    "bleu at the end": lambda **o: OnlyFinished(Bleu(**o)),
+    "edit at the end": lambda **o: OnlyFinished(EditDistance(**o)),
+}
+REWARDS |= SHAPED
 every_reward = pytest.mark.parametrize("make", REWARDS.values(), ids=REWARDS.keys())
 
 
@@ -35,7 +43,14 @@ every_reward = pytest.mark.parametrize("make", REWARDS.values(), ids=REWARDS.key
 @given(cases())
 @settings(max_examples=12, deadline=None)
 def test_what_must_not_matter(make: Callable[..., Reward], case: Case) -> None:
-    assert_invariant(make(), case)
+    assert_invariant(make(), replace(case, eos=True) if make in SHAPED.values() else case)
+
+
+def test_what_has_ended() -> None:
+    """From the first eos on, whatever follows it; where there is none, all tokens together."""
+    tokens = torch.tensor([[3, 2, 0, 0], [0, 5, 0, 4], [2, 2, 2, 2]])
+    assert ended(tokens).int().tolist() == [[0, 0, 0, 1, 1], [0, 1, 1, 1, 1], [0, 0, 0, 0, 1]]
+    assert ended(tokens[:, :0]).tolist() == [[True]] * 3
 
 
 @every_reward

@@ -1,12 +1,14 @@
 import dataclasses
+import math
+from typing import get_args, get_type_hints
 
 import pytest
 import torch
 
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
-from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, RougeL
-from seqcredit.training.build import build_actor, build_critic, build_payoffs, build_reward
+from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, OnlyFinished, RougeL
+from seqcredit.training.build import SCALED, build_actor, build_critic, build_payoffs, build_reward
 
 RECIPE = config.Recipe("r", (config.Mle("mle", 0.1),), actor=config.Model(8, 6), critic=config.Model(8, 6, 1, "mlp"))
 
@@ -42,6 +44,9 @@ def test_every_metric_has_a_reward(prepared: Prepared, metric: str, kind: type) 
     reward = build_reward(config.Payoff(metric=metric, unk_matches=False), prepared, True)
     assert isinstance(reward, kind)
     assert not reward.unk_matches
+    late = build_reward(config.Payoff(metric=metric, unfinished="nothing"), prepared, True)
+    assert isinstance(late, OnlyFinished)
+    assert isinstance(late.reward, kind)
     scores = reward.prefix_scores(torch.tensor([[2, 3, 0]]), torch.tensor([[[2, 3, 0]]]))
     assert scores[0, -1] > scores[0, 0]
 
@@ -51,3 +56,43 @@ def test_two_payoffs(prepared: Prepared) -> None:
     assert (unscaled.reward.scaled, unscaled.weight.scaled) == (True, False)
     scaled = build_payoffs(RECIPE, config.Raml("raml", 0.1, weight_scaled=True), prepared)
     assert scaled.weight.scaled
+
+
+def test_unfinished_prefixes(prepared: Prepared) -> None:
+    """A right word of two: e^-1 of what it has without brevity penalty, which comes only with eos; or nothing."""
+    tokens, references = torch.tensor([[2, 0]]), torch.tensor([[[2, 3, 0]]])
+    penalty = math.exp(-1)
+    for unfinished, first in {"score": penalty, "without_brevity": 1.0, "nothing": 0.0}.items():
+        reward = build_reward(config.Payoff(unfinished=unfinished), prepared, False)
+        scores = reward.prefix_scores(tokens, references)
+        torch.testing.assert_close(scores, torch.tensor([[0, first, penalty]]))
+
+
+@pytest.mark.parametrize(
+    ("metric", "scaled", "weight_scaled", "one"),
+    [
+        ("bleu", True, True, True),
+        ("bleu", False, False, True),
+        ("bleu", True, False, False),
+        ("edit", False, True, False),
+        ("chrf", True, False, True),
+        ("cider", True, False, True),
+    ],
+)
+def test_equal_payoffs_are_built_once(
+    prepared: Prepared, metric: str, scaled: bool, weight_scaled: bool, one: bool
+) -> None:
+    recipe = dataclasses.replace(RECIPE, payoff=config.Payoff(metric=metric, scaled=scaled))
+    payoffs = build_payoffs(recipe, config.Raml("raml", 0.1, weight_scaled=weight_scaled), prepared)
+    assert (payoffs.reward is payoffs.weight) == one
+    without = build_payoffs(recipe, config.Critic("critic", 0.1), prepared)
+    assert without.reward is without.weight
+
+
+def test_what_scaled_changes(prepared: Prepared) -> None:
+    """The metrics of which both pay-offs may differ are those that it changes."""
+    tokens, references = torch.tensor([[2, 4, 0]]), torch.tensor([[[2, 3, 4, 5, 0]]])
+    for metric in get_args(get_type_hints(config.Payoff)["metric"]):
+        two = [build_reward(config.Payoff(metric=metric), prepared, scaled) for scaled in (False, True)]
+        scores, times = (reward.prefix_scores(tokens, references) for reward in two)
+        assert torch.equal(scores, times) == (metric not in SCALED)

@@ -16,8 +16,7 @@ from safetensors.torch import load_file
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
-from seqcredit.reporting.evaluate import log_entries
-from seqcredit.training.runs import Run
+from seqcredit.training.runs import Run, log_entries
 from seqcredit.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -118,7 +117,7 @@ def test_every_phase_is_logged_and_kept(finished: Run) -> None:
 def test_a_phase_says_what_it_is_about_to_do(data: Path, prepared: Prepared, tmp_path: Path) -> None:
     trainer = Trainer(make(tmp_path / "run", data), prepared, quiet)
     plan = trainer._plan(trainer.phase)
-    assert plan.startswith("mle, at most 2 epochs of 8 updates, sgd 0.5, batches of 30 with ")
+    assert plan.startswith("mle: at most 2 epochs of 8 updates, sgd 0.5, batches of 30 with ")
     share = float(plan.split(" with ")[1].removesuffix("% padding"))
     assert 0 < share < 40
 
@@ -238,17 +237,6 @@ def test_divergence_goes_back_three_times_then_gives_up_with_advice(
         Trainer(run, prepared, said.append).train()
     assert sum("half the learning rate" in line for line in said) == 3
     assert sum(e["event"] == "diverged" for e in without_times(run)) == 4
-
-
-def test_a_collapsed_policy_counts_as_divergence(prepared: Prepared, data: Path, tmp_path: Path) -> None:
-    trainer = Trainer(make(tmp_path / "run", data), prepared, quiet)
-    trainer.progress.phase = 2
-    trainer._guard({"entropy": 2.0, "reward": 0.4})
-    trainer._guard({"entropy": 0.2, "reward": 0.3})
-    with pytest.raises(Exception, match=r"entropy fell from 2 to 0\.09"):
-        trainer._guard({"entropy": 0.09, "reward": 0.3})
-    with pytest.raises(Exception, match="reward fell"):
-        trainer._guard({"entropy": 1.0, "reward": 0.1})
 
 
 def test_two_processes_are_one(finished: Run, data: Path, tmp_path: Path) -> None:

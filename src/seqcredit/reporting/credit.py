@@ -12,6 +12,7 @@ from seqcredit.credit.values import at_bound
 from seqcredit.data.batches import collate
 from seqcredit.data.prepared import Prepared
 from seqcredit.draws import Noise
+from seqcredit.errors import UserError
 from seqcredit.models.critic import Critic
 from seqcredit.reporting.evaluate import load_actor
 from seqcredit.training.build import build_critic, build_reward
@@ -41,6 +42,8 @@ def load_critic(run: Run, prepared: Prepared, phase: str | None = None) -> Criti
 def against_edit_oracle(run: Run, prepared: Prepared, split: str, sentences: int, longest: int = 8) -> Error:
     """Soft Q-learning with edit distance against Q*, along references and n-gram replacements of short sentences."""
     phase = next(p for p in run.recipe.phase if isinstance(p, config.SoftQ))
+    if (run.recipe.payoff.metric, run.recipe.payoff.unfinished) != ("edit", "score"):
+        raise UserError(f"{run.folder}: the exact oracle knows the plain edit distance; its pay-off is another one.")
     batch = _short(prepared, split, sentences, longest)
     actions = len(prepared.target_vocabulary)
     noise = Noise(torch.Generator().manual_seed(0), len(batch.references))

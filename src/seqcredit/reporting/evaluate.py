@@ -20,7 +20,7 @@ from seqcredit.models.lstm import Seq2Seq
 from seqcredit.rewards.corpus import corpus_bleu, corpus_chrf
 from seqcredit.training.build import build_actor
 from seqcredit.training.decoding import Search, decode, translate
-from seqcredit.training.runs import Run, of_network
+from seqcredit.training.runs import Run, log_entries, of_network
 
 RELEASE_LONGEST = 50  # the released code drops test pairs with more words on either side
 
@@ -107,16 +107,21 @@ def evaluate_raw(
     return {**scores(hypotheses, references, sources), "search": search._asdict()}
 
 
+def hypotheses_file(run: Run, split: str) -> Path:
+    """Where the hypotheses of a split are kept."""
+    return run.folder / "hypotheses" / f"{split}.txt"
+
+
 def write_hypotheses(run: Run, split: str, hypotheses: Sequence[Words]) -> None:
     """One line a sentence, tokenized."""
-    folder = run.folder / "hypotheses"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{split}.txt").write_text("".join(" ".join(words) + "\n" for words in hypotheses), encoding="utf-8")
+    path = hypotheses_file(run, split)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(" ".join(words) + "\n" for words in hypotheses), encoding="utf-8")
 
 
 def read_hypotheses(run: Run, split: str) -> list[list[str]]:
     """What `write_hypotheses` wrote."""
-    path = run.folder / "hypotheses" / f"{split}.txt"
+    path = hypotheses_file(run, split)
     if not path.exists():
         raise UserError(f"{run.folder} has no hypotheses of {split}; run `seqcredit evaluate {run.folder}` first.")
     return [line.split(" ") if line else [] for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
@@ -144,11 +149,6 @@ def write_result(
     path = run.folder / "result.json"
     path.write_text(json.dumps(result, indent=1) + "\n")
     return path
-
-
-def log_entries(path: Path) -> list[dict[str, Any]]:
-    """All lines of a log."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def validation(entries: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:

@@ -1,10 +1,14 @@
-"""How good is a prefix? Every class here scores all prefixes of a batch at once; `Custom` wraps any function."""
+"""How good is a prefix? Every class here scores all prefixes of a batch at once.
+
+`Custom` wraps any function, `OnlyFinished` any reward.
+"""
 
 from seqcredit.rewards.bleu import Bleu
 from seqcredit.rewards.chrf import ChrF
 from seqcredit.rewards.cider import CiderD
 from seqcredit.rewards.custom import Custom
 from seqcredit.rewards.edit import EditDistance, Hamming
+from seqcredit.rewards.finished import OnlyFinished
 from seqcredit.rewards.rouge import RougeL, RougeN
 
-__all__ = ["Bleu", "ChrF", "CiderD", "Custom", "EditDistance", "Hamming", "RougeL", "RougeN"]
+__all__ = ["Bleu", "ChrF", "CiderD", "Custom", "EditDistance", "Hamming", "OnlyFinished", "RougeL", "RougeN"]

@@ -9,6 +9,7 @@ from torch import Tensor
 from seqcredit.rewards.ngrams import counts_in, matched, occurrences
 from seqcredit.rewards.prefixes import (
     check,
+    ended,
     hypothesis_words,
     ordered_sum,
     prefix_lengths,
@@ -34,6 +35,7 @@ class Bleu:
     smoothing: str = "add-one"  # matches + 1 over totals + 1 for every n; "add-one-above-1" leaves the unigrams alone
     scaled: bool = False  # times the reference's number of words, the mean over the references if there are several
     effective_order: bool = False  # average over the orders that the prefix is long enough for (add-one: over all)
+    unfinished_brevity: bool = True  # False: only what has ended pays the brevity penalty, see `prefixes.ended`
     unk_matches: bool = True
     dtype: torch.dtype | None = None
 
@@ -54,6 +56,8 @@ class Bleu:
         dtype = real_dtype(self.dtype)
         log_mean = self._log_mean(self._precisions(matches, totals, dtype), totals)
         log_brevity = (1 - _closest_length(size, references) / size.clamp(min=1).to(dtype)).clamp(max=0)
+        if not self.unfinished_brevity:
+            log_brevity = log_brevity.masked_fill(~ended(tokens), 0)
         without = size == 0 if self.smoothing == "add-one" else matches[0] == 0
         scores = (log_mean + log_brevity).exp().masked_fill(without, 0)
         return scores * _mean_length(references, dtype) if self.scaled else scores
@@ -95,3 +99,18 @@ def _mean_length(references: Int[Tensor, "B R L"], dtype: torch.dtype) -> Float[
     """Mean number of words over the references that are present."""
     total = reference_lengths(references).sum(1, keepdim=True).to(dtype)
     return total / present(references).sum(1, keepdim=True)
+
+
+def corpus_counts(
+    tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"], order: int = 4
+) -> tuple[Int[Tensor, " N"], Int[Tensor, " N"], Int[Tensor, ""]]:
+    """What corpus BLEU is made of: matches and totals for n = 1 .. order, and the length of the closest references.
+
+    The hypotheses' length is the total of their unigrams. Unknown words match unknown words.
+    """
+    words = hypothesis_words(tokens, unk_matches=True)
+    known = counts_in(words, reference_words(references), order).amax(2)
+    size = prefix_lengths(tokens)
+    totals = (size[:, -1] - torch.arange(order, device=size.device).unsqueeze(1)).clamp(min=0)  # (N, B)
+    closest = _closest_length(size, references)[:, -1]
+    return matched(occurrences(words, order), known).sum((1, 2)), totals.sum(1), closest.sum()

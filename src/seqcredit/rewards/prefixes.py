@@ -1,11 +1,14 @@
 """What all rewards share: the words of a batch, the lengths of its prefixes, the best of several references.
 
-R(prefix) = R(prefix + eos), so eos and padding never count and the score stays the same from the first eos on.
+R(prefix) = R(prefix + eos), so eos and padding never count and the score stays the same from the first eos on. Two
+switches give an unfinished prefix another score and leave that of the whole sequence alone: `Bleu.unfinished_brevity`
+and `OnlyFinished`.
 """
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import pad
 
 from seqcredit.errors import UserError
 from seqcredit.types import ABSENT, EOS, UNK
@@ -43,6 +46,13 @@ def reference_words(references: Int[Tensor, "B R L"]) -> Int[Tensor, "B R L"]:
 def prefix_lengths(tokens: Int[Tensor, "B T"]) -> Int[Tensor, "B T+1"]:
     """Number of words in each prefix: 0, 1, 2, ... and constant from the first eos on."""
     return prefix_sums(is_word(tokens))
+
+
+def ended(tokens: Int[Tensor, "B T"]) -> Bool[Tensor, "B T+1"]:
+    """False for an unfinished prefix. A sequence ends with its first eos, and one without eos with its last token."""
+    over = pad(~is_word(tokens), (1, 0))
+    over[:, -1] = True
+    return over
 
 
 def reference_lengths(references: Int[Tensor, "B R L"]) -> Int[Tensor, "B R"]:

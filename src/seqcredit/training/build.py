@@ -8,9 +8,11 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
-from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, RougeL
+from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, OnlyFinished, RougeL
 from seqcredit.training.objectives import Payoffs
 from seqcredit.types import Reward
+
+SCALED = ("bleu", "edit")  # the metrics that know `scaled`
 
 
 def build_actor(recipe: config.Recipe, prepared: Prepared) -> Seq2Seq:
@@ -29,19 +31,27 @@ def build_critic(recipe: config.Recipe, prepared: Prepared) -> Critic:
 
 
 def build_payoffs(recipe: config.Recipe, phase: config.Phase, prepared: Prepared) -> Payoffs:
-    """The pay-off of the token rewards, and that of the importance weights."""
-    scaled = phase.weight_scaled if isinstance(phase, config.Raml) else False
-    return Payoffs(
-        build_reward(recipe.payoff, prepared, recipe.payoff.scaled), build_reward(recipe.payoff, prepared, scaled)
-    )
+    """The pay-off of the token rewards, and that of the importance weights: one object where they are the same."""
+    payoff = recipe.payoff
+    scaled = phase.weight_scaled if isinstance(phase, config.Raml) else payoff.scaled
+    reward = build_reward(payoff, prepared, payoff.scaled)
+    same = scaled == payoff.scaled or payoff.metric not in SCALED
+    return Payoffs(reward, reward if same else build_reward(payoff, prepared, scaled))
 
 
 def build_reward(payoff: config.Payoff, prepared: Prepared, scaled: bool) -> Reward:
+    """The reward of a pay-off, with its score of unfinished prefixes."""
+    reward = _metric(payoff, prepared, scaled)
+    return OnlyFinished(reward) if payoff.unfinished == "nothing" else reward
+
+
+def _metric(payoff: config.Payoff, prepared: Prepared, scaled: bool) -> Reward:
     """A reward by its name."""
     unk = payoff.unk_matches
     match payoff.metric:
         case "bleu":
-            return Bleu(smoothing=payoff.smoothing, scaled=scaled, unk_matches=unk)
+            brevity = payoff.unfinished != "without_brevity"
+            return Bleu(smoothing=payoff.smoothing, scaled=scaled, unfinished_brevity=brevity, unk_matches=unk)
         case "edit":
             return EditDistance(by_length=not scaled, unk_matches=unk)
         case "hamming":

@@ -17,6 +17,7 @@ from seqcredit.credit.values import at_bound, entropy, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.models.memory import repeat
 from seqcredit.models.search import sample
+from seqcredit.rewards.bleu import corpus_counts
 from seqcredit.types import EOS, UNK, Batch, Reward, lengths, token_mask
 
 Models = Mapping[str, Any]  # "actor", "critic", "target": sequence models with encode, features, readout, masks
@@ -53,7 +54,7 @@ def raml(models: Models, batch: Batch, phase: Raml, payoffs: Payoffs, noise: Noi
     masks = actor.masks(tokens.shape[-1], noise)
     logp = _over_proposals(actor, actor.encode(batch.source), tokens, masks).log_softmax(-1)
     loss = losses.raml(logp, tokens, weights).sum()
-    watched = {"loss": (loss.detach(), _sentences(batch)), "reference_weight": (weights[:, 0].sum(), _sentences(batch))}
+    watched = {"loss": (loss.detach(), _count(weights)), "reference_weight": (weights[:, 0].sum(), _count(weights))}
     return Outcome({"actor": loss / noise.total}, watched)
 
 
@@ -84,7 +85,7 @@ def vaml(models: Models, batch: Batch, phase: Vaml, payoffs: Payoffs, noise: Noi
     kappa = noise.uniform(*tokens.shape[1:], device=tokens.device) < phase.kappa if phase.kappa_draws else phase.kappa
     forced = _bounded(tokens, phase)
     loss = losses.vaml(logp, q, tokens, weights, phase.tau, kappa, forced).sum()
-    watched = {"loss": (loss.detach(), _sentences(batch)), "reference_weight": (weights[:, 0].sum(), _sentences(batch))}
+    watched = {"loss": (loss.detach(), _count(weights)), "reference_weight": (weights[:, 0].sum(), _count(weights))}
     return Outcome({"actor": loss / noise.total}, watched)
 
 
@@ -147,8 +148,9 @@ def _logp(model: Any, memory: Any, tokens: Int[Tensor, "B T"], masks: Tensor | N
     return cast(Tensor, model.readout(model.features(memory, tokens, masks)).log_softmax(-1))
 
 
-def _sentences(batch: Batch) -> Tensor:
-    return torch.tensor(len(batch.references), device=batch.references.device)
+def _count(rows: Tensor) -> Tensor:
+    """How many there are along the first axis."""
+    return torch.tensor(len(rows), device=rows.device)
 
 
 def _proposals(batch: Batch, phase: Proposing, noise: Noise, actions: int) -> Int[Tensor, "B M L"]:
@@ -236,12 +238,20 @@ def _critic_loss(
     watched = {
         "td": (td.detach(), token_mask(tokens).sum()),
         "return_error": (surprise, token_mask(tokens).sum()),
-        "reward": (rollout.final.sum(), known.sum()),
+        "reward": (rollout.final.sum(), _count(rollout.final)),
         "length_ratio": (words.sum(), known.sum()),
         "repeated": (repeated_bigrams(tokens), (words - 1).clamp(min=0).sum()),
         "unknown": ((tokens == UNK).sum(), words.sum()),
+        **_bleu_counts(tokens, rollout.references),
     }
     return loss / noise.total / phase.samples, q, watched
+
+
+def _bleu_counts(tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Sums:
+    """What `watch.means` makes the corpus BLEU of the samples from."""
+    matches, totals, closest = corpus_counts(tokens, references)
+    precisions = {f"precision_{n}": pair for n, pair in enumerate(zip(matches, totals, strict=True), 1)}
+    return {**precisions, "closeness": (totals[0], closest)}
 
 
 def repeated_bigrams(tokens: Int[Tensor, "B T"]) -> Tensor:

@@ -1,7 +1,7 @@
 """The run folder: what was asked for, what happened, and what came out.
 
 recipe.toml      as given            resolved.toml   with every default
-run.json         seed, commit, data, versions
+run.json         command, seed, commit, data, versions
 log.jsonl        everything measured, an object a line
 checkpoints/     to resume from      weights/        the best of each finished phase
 result.json      after evaluation    hypotheses/     of the splits that were evaluated
@@ -10,9 +10,11 @@ result.json      after evaluation    hypotheses/     of the splits that were eva
 import json
 import os
 import platform
+import shlex
 import subprocess
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,7 @@ class Run:
             "python": platform.python_version(),
             "commit": commit(),
             "seed": recipe.seed,
+            "command": shlex.join(["seqcredit", *sys.argv[1:]]),
             "data": str(data.resolve()),
             "vocabularies": dict(vocabularies),
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -136,6 +139,7 @@ class Log:
 
     def __init__(self, path: Path, offset: int = 0, writes: bool = True) -> None:
         self.path, self.offset, self.writes = path, offset, writes
+        self.copies: list[Callable[[Mapping[str, Any]], None]] = []  # who else wants to know
         if writes:
             path.touch()
             os.truncate(path, offset)
@@ -143,7 +147,15 @@ class Log:
     def write(self, entry: Mapping[str, Any]) -> None:
         """Add a line; the time stands last."""
         if self.writes:
-            line = json.dumps({**entry, "time": round(time.time(), 2)}).encode() + b"\n"
+            timed = {**entry, "time": round(time.time(), 2)}
+            line = json.dumps(timed).encode() + b"\n"
             with self.path.open("ab") as file:
                 file.write(line)
             self.offset += len(line)
+            for copy in self.copies:
+                copy(timed)
+
+
+def log_entries(path: Path) -> list[dict[str, Any]]:
+    """All lines of a log."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -1,9 +1,8 @@
 """The only training loop: phases, optimizers, validation, decay, checkpoints. It knows no algorithm."""
 
-import copy
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,28 +14,19 @@ from seqcredit.data.batches import collate, epoch_batches, padding_ratio
 from seqcredit.data.prepared import Prepared
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
-from seqcredit.models.critic import update_target
-from seqcredit.training import checkpoints
+from seqcredit.training import checkpoints, watch
 from seqcredit.training.build import build_actor, build_critic, build_payoffs
 from seqcredit.training.checkpoints import Checkpoint
 from seqcredit.training.decoding import Search, split_bleu, to_device
-from seqcredit.training.objectives import OBJECTIVES, Outcome
+from seqcredit.training.learner import TRAINS, DivergedError, Learner
+from seqcredit.training.objectives import OBJECTIVES
 from seqcredit.training.processes import Processes
-from seqcredit.training.runs import Log, Run, of_network
+from seqcredit.training.runs import Log, Run, log_entries, of_network
+from seqcredit.types import Batch
 
-# What each phase trains, and whether a critic is followed by a target network.
-TRAINS: dict[str, tuple[str, ...]] = {
-    "mle": ("actor",),
-    "raml": ("actor",),
-    "soft_q": ("critic",),
-    "vaml": ("actor",),
-    "critic": ("critic",),
-    "actor_critic": ("actor", "critic"),
-}
 JUDGED_SENTENCES = 1_000  # of the validation split, for a critic's error
-LEAST_ENTROPY = 0.05  # of where it began: below that the policy has collapsed
-LEAST_REWARD = 0.5
 ROLLBACKS = 3
+BLINK = 0.2  # seconds between two states of the live line
 
 
 @dataclass
@@ -58,16 +48,18 @@ class Progress:
     done: bool = False
 
 
-class DivergedError(Exception):
-    """A loss, a gradient, the entropy or the reward says that this run is lost."""
-
-
 class StoppedError(Exception):
     """Someone asked the run to stop; it has saved itself between two updates."""
 
 
 class Trainer:
-    """Trains the phases of a recipe in a run folder."""
+    """Trains the phases of a recipe in a run folder.
+
+    `say` gets every line that stays; `show`, where there is a terminal, a line that the next one replaces.
+    """
+
+    learner: Learner
+    log: Log
 
     def __init__(
         self,
@@ -78,9 +70,12 @@ class Trainer:
         log_every: int = 100,
         checkpoint_minutes: float = 5.0,
         processes: Processes | None = None,
+        show: Callable[[str], None] | None = None,
+        tensorboard: bool = False,
     ) -> None:
         self.run, self.recipe, self.prepared = run, run.recipe, prepared
         self.say, self.device, self.log_every, self.checkpoint_minutes = say, device, log_every, checkpoint_minutes
+        self.show, self.tensorboard = show, tensorboard
         self.processes = processes or Processes()
         self.stop = False  # set it to stop after the update that is under way
         self.progress = Progress()
@@ -88,9 +83,9 @@ class Trainer:
         self.models: dict[str, nn.Module] = {"actor": build_actor(self.recipe, prepared).to(device)}
         if any("critic" in TRAINS[kind] or kind == "vaml" for kind in map(self.objective, self.recipe.phase)):
             self.models["critic"] = build_critic(self.recipe, prepared).to(device)
-        self.optimizers: dict[str, torch.optim.Optimizer] = {}
         self.best: dict[str, Tensor] = {}
         self.train_split, self.valid_split = prepared.split("train"), prepared.split("valid")
+        self._saved = self._shown = time.monotonic()
 
     @staticmethod
     def objective(phase: config.Phase) -> str:
@@ -106,17 +101,22 @@ class Trainer:
         """Run what is left of the recipe."""
         found = checkpoints.newest(self.run.checkpoints, self.say)
         self.processes.wait()  # all have read it before one of them writes the next
-        self.log = Log(self.run.folder / "log.jsonl", found.state["log"] if found else 0, self.processes.writes)
+        self._open_log(found.state["log"] if found else 0)
         if found:
             self._restore(found)
         else:
             self._begin_run()
-        self._saved = time.monotonic()
         while not self.progress.done:
             try:
                 self._run_phase()
             except DivergedError as reason:
                 self._diverged(str(reason))
+
+    def _open_log(self, offset: int) -> None:
+        path, writes = self.run.folder / "log.jsonl", self.processes.writes
+        self.log = Log(path, offset, writes)
+        if self.tensorboard and writes:
+            self.log.copies.append(watch.Board(self.run.folder / "tensorboard", log_entries(path)).write)
 
     def _begin_run(self) -> None:
         """From the first phase that has not been taken over from another run."""
@@ -142,12 +142,11 @@ class Trainer:
         batches = epoch_batches(self.train_split, phase.batch_size, self.recipe.seed, progress.epoch)
         while progress.batch < len(batches):
             started = time.monotonic()
-            self._update(phase, batches[progress.batch])
+            self._update(batches[progress.batch])
             progress.batch += 1
             progress.updates += 1
             progress.seconds += time.monotonic() - started
-            if progress.updates % self.log_every == 0:
-                self._log_training(len(batches))
+            self._report(len(batches))
             if phase.validate_every and progress.updates % phase.validate_every == 0:
                 self._validate()
                 if progress.decays > phase.decays:
@@ -162,35 +161,13 @@ class Trainer:
             self._validate()
         self.save()
 
-    # One update.
-
-    def _update(self, phase: config.Phase, pairs: Any) -> None:
+    def _update(self, pairs: Any) -> None:
+        """One update; what was watched is added up."""
         share = self.processes.share(len(pairs))
-        batch = collate(self.train_split, pairs)
-        batch = to_device(type(batch)(batch.source[share], batch.references[share]), self.device)
+        whole = collate(self.train_split, pairs)
+        batch = to_device(Batch(whole.source[share], whole.references[share]), self.device)
         noise = Noise(self.generator, len(pairs), share.start, share.stop - share.start)
-        outcome = OBJECTIVES[self.objective(phase)](self.models, batch, phase, self.payoffs, noise)
-        self._step(outcome, phase)
-        if "target" in self.models:
-            update_target(self.models["target"], self.models["critic"], phase.target_rate)  # type: ignore[attr-defined]
-
-    def _step(self, outcome: Outcome, phase: config.Phase) -> None:
-        """Backward, clip, step; what was watched is added up."""
-        watched = self.processes.summed(
-            {key: (float(total), float(count)) for key, (total, count) in outcome.sums.items()}
-        )
-        for name, loss in outcome.losses.items():
-            parameters = list(self.models[name].parameters())
-            self.optimizers[name].zero_grad(set_to_none=True)
-            loss.backward()
-            self.processes.sum_gradients(parameters)
-            norm = float(nn.utils.clip_grad_norm_(parameters, phase.clip))
-            watched[f"{name}_gradient"] = (norm, 1.0)
-            if not math.isfinite(norm):
-                raise DivergedError(f"the gradient of the {name} is not finite")
-        for name in outcome.losses:
-            self.optimizers[name].step()
-        for key, (total, count) in watched.items():
+        for key, (total, count) in self.learner.update(batch, noise).items():
             entry = self.progress.sums.setdefault(key, [0.0, 0.0])
             entry[0] += total
             entry[1] += count
@@ -199,34 +176,20 @@ class Trainer:
 
     def _begin_phase(self) -> None:
         """Rewards, optimizers, a target network, a clean slate."""
-        phase, kind = self.phase, self.objective(self.phase)
-        self.payoffs = build_payoffs(self.recipe, phase, self.prepared)
-        for name, model in self.models.items():
-            model.train(name in TRAINS[kind] or (name == "actor" and kind == "critic"))
-        self.models.pop("target", None)
-        if isinstance(phase, config.Critic) or getattr(phase, "look_ahead", "") == "target":
-            self.models["target"] = copy.deepcopy(self.models["critic"]).requires_grad_(False).eval()
-        self.optimizers = {name: self._optimizer(name, phase) for name in TRAINS[kind]}
+        payoffs = build_payoffs(self.recipe, self.phase, self.prepared)
+        self.learner = Learner(self.models, self.phase, payoffs, self.generator, self.processes)
         self.best = {}
-        self.say(f"{phase.name}: {self._plan(phase)}")
+        self.say(self._plan(self.phase))
 
     def _plan(self, phase: config.Phase) -> str:
         """What is about to happen, in a line."""
         batches = epoch_batches(self.train_split, phase.batch_size, self.recipe.seed, 0)
         padding = padding_ratio(self.train_split, batches)
+        kind = "" if phase.name == self.objective(phase) else f"{self.objective(phase)}, "
         return (
-            f"{self.objective(phase)}, at most {phase.epochs} epochs of {len(batches):,} updates, {phase.optimizer} "
+            f"{phase.name}: {kind}at most {phase.epochs} epochs of {len(batches):,} updates, {phase.optimizer} "
             f"{phase.learning_rate:g}, batches of {phase.batch_size} with {padding:.1%} padding"
         )
-
-    def _optimizer(self, name: str, phase: config.Phase) -> torch.optim.Optimizer:
-        rate = phase.learning_rate
-        if name == "critic" and isinstance(phase, config.ActorCritic) and phase.critic_learning_rate is not None:
-            rate = phase.critic_learning_rate
-        parameters = list(self.models[name].parameters())
-        if phase.optimizer == "sgd":
-            return torch.optim.SGD(parameters, rate)
-        return torch.optim.Adam(parameters, rate, betas=(phase.beta1, 0.999))
 
     def _end_phase(self) -> None:
         """The best networks are the ones that count; then the next phase begins."""
@@ -246,10 +209,7 @@ class Trainer:
 
     def _networks(self) -> dict[str, Tensor]:
         return {
-            f"{name}.{key}": tensor
-            for name, model in self.models.items()
-            if name != "target"
-            for key, tensor in model.state_dict().items()
+            f"{name}.{key}": tensor for name, model in self.models.items() for key, tensor in model.state_dict().items()
         }
 
     def _load(self, weights: Mapping[str, Tensor]) -> None:
@@ -264,12 +224,12 @@ class Trainer:
         """Judge the networks; keep the best, lower the rate where there is no progress."""
         progress, phase = self.progress, self.phase
         kind, score = self.judge()
+        if not math.isfinite(score):
+            raise DivergedError(f"the {kind} of validation is not finite")
         improved = progress.best is None or score > progress.best
         if improved:
             progress.best = score
             self.best = {key: tensor.clone() for key, tensor in self._networks().items()}
-        elif not math.isfinite(score):
-            raise DivergedError("validation is not finite")
         else:
             progress.decays += 1
             self._slow_down(phase.decay, TRAINS[self.objective(phase)][:1])  # a joint critic keeps its rate
@@ -278,12 +238,9 @@ class Trainer:
         mark = "best so far" if improved else f"no better, learning rate x {phase.decay:g}"
         self.say(f"{phase.name}: after {progress.updates:,} updates validation {kind} {abs(score):.4g}, {mark}")
 
-    def _slow_down(self, factor: float, names: Sequence[str]) -> None:
-        """Lower the learning rate of some networks."""
+    def _slow_down(self, factor: float, names: tuple[str, ...]) -> None:
         self.progress.rate *= factor
-        for name in names:
-            for group in self.optimizers[name].param_groups:
-                group["lr"] *= factor
+        self.learner.slow_down(factor, names)
 
     def judge(self) -> tuple[str, float]:
         """What the phase is validated on, higher being better."""
@@ -300,46 +257,33 @@ class Trainer:
     def _critic_error(self, kind: str) -> float:
         """Mean square of the critic's error on samples for the first validation sentences, always the same draws."""
         generator, total, count = torch.Generator().manual_seed(0), 0.0, 0.0
-        pairs = self.valid_split.groups[:-1][:JUDGED_SENTENCES]
+        pairs, learner = self.valid_split.groups[:-1][:JUDGED_SENTENCES], self.learner
         for start in range(0, len(pairs), 100):
             batch = to_device(collate(self.valid_split, pairs[start : start + 100]), self.device)
-            outcome = OBJECTIVES["critic"](
-                self.models, batch, self.phase, self.payoffs, Noise(generator, len(batch.references))
-            )
-            total += float(outcome.sums[kind][0])
-            count += float(outcome.sums[kind][1])
+            noise = Noise(generator, len(batch.references))
+            sums = OBJECTIVES["critic"](learner.models, batch, self.phase, learner.payoffs, noise).sums
+            total += float(sums[kind][0])
+            count += float(sums[kind][1])
         return total / count
 
-    # Log and guard.
+    # Log and divergence.
 
-    def _log_training(self, batches: int) -> None:
-        progress, phase = self.progress, self.phase
-        means = {key: total / count for key, (total, count) in progress.sums.items() if count}
-        tokens = progress.sums.get("td", progress.sums.get("nll", [0, 0]))[1]
-        entry = {"event": "train", "phase": phase.name, "epoch": progress.epoch, "updates": progress.updates}
-        rounded = {key: float(f"{value:.6g}") for key, value in means.items()}
-        self.log.write({**entry, **rounded})
-        shown = "  ".join(f"{key} {value:.4g}" for key, value in means.items() if "gradient" not in key)
-        left = (batches - progress.batch) * progress.seconds / self.log_every
-        speed = (
-            f"{tokens / progress.seconds:,.0f} tokens/s"
-            if tokens
-            else f"{self.log_every / progress.seconds:.1f} updates/s"
-        )
-        self.say(
-            f"{phase.name}: epoch {progress.epoch + 1}, {progress.batch:,}/{batches:,}  {shown}  {speed}, "
-            f"{left / 60:.0f} min left in this epoch"
-        )
-        self._guard(means)
-        progress.sums, progress.seconds = {}, 0.0
-
-    def _guard(self, means: Mapping[str, float]) -> None:
-        """A collapsed policy or a lost reward is a divergence too."""
-        for key, least in (("entropy", LEAST_ENTROPY), ("reward", LEAST_REWARD)):
-            if key in means and self.objective(self.phase) == "actor_critic":
-                first = self.progress.began.setdefault(key, means[key])
-                if first > 0 and means[key] < least * first:
-                    raise DivergedError(f"the {key} fell from {first:.3g} to {means[key]:.3g}")
+    def _report(self, batches: int) -> None:
+        """The live line a few times a second; now and then a line in the log, and on paper where nothing is live."""
+        progress, due = self.progress, self.progress.updates % self.log_every == 0
+        shown = self.show is not None and time.monotonic() - self._shown > BLINK
+        if shown or (due and not self.show):
+            since = progress.updates % self.log_every or self.log_every
+            where = (self.phase.name, progress.epoch, self.phase.epochs, progress.batch, batches)
+            (self.show or self.say)(watch.line(*where, progress.sums, since, progress.seconds))
+            self._shown = time.monotonic()
+        if due:
+            means = watch.means(progress.sums)
+            entry = {"event": "train", "phase": self.phase.name, "epoch": progress.epoch, "updates": progress.updates}
+            self.log.write({**entry, **{key: float(f"{value:.6g}") for key, value in means.items()}})
+            progress.sums, progress.seconds = {}, 0.0
+            if self.objective(self.phase) == "actor_critic":
+                watch.guard(means, progress.began)
 
     def _diverged(self, reason: str) -> None:
         """Record it and go on with the best so far, or go back and try with half the rate."""
@@ -360,7 +304,7 @@ class Trainer:
         self.processes.wait()
         assert found is not None  # the first is written before the first update
         self._restore(found)
-        self.log = Log(self.run.folder / "log.jsonl", offset, self.processes.writes)
+        self._open_log(offset)
         self.progress.rollbacks, self.progress.began = rollbacks, {}
         self._slow_down(0.5, TRAINS[self.objective(self.phase)])
         self.say(f"{where}: {reason}; back to update {self.progress.updates:,} with half the learning rate.")
@@ -375,10 +319,11 @@ class Trainer:
     def save(self) -> None:
         """Everything that the rest of the run depends on."""
         if self.processes.writes:
-            tensors = {name: dict(model.state_dict()) for name, model in self.models.items()}
-            tensors |= {f"optimizer-{n}": checkpoints.optimizer_tensors(o) for n, o in self.optimizers.items()}
+            models, optimizers = self.learner.models, self.learner.optimizers
+            tensors = {name: dict(model.state_dict()) for name, model in models.items()}
+            tensors |= {f"optimizer-{n}": checkpoints.optimizer_tensors(o) for n, o in optimizers.items()}
             tensors |= {"best": self.best, "generator": {"state": self.generator.get_state()}}
-            rates = {name: optimizer.param_groups[0]["lr"] for name, optimizer in self.optimizers.items()}
+            rates = {name: optimizer.param_groups[0]["lr"] for name, optimizer in optimizers.items()}
             state = {"progress": asdict(self.progress), "rates": rates, "log": self.log.offset}
             there = checkpoints.names(self.run.checkpoints)
             number = int(there[-1]) + 1 if there else 1
@@ -388,14 +333,14 @@ class Trainer:
     def _restore(self, found: Checkpoint) -> None:
         """Continue bit for bit where a checkpoint stood."""
         self.progress = Progress(**found.state["progress"])
-        if not self.progress.done:
-            self._begin_phase()
-        for name, model in self.models.items():
-            if name in found.tensors:
-                model.load_state_dict(found.tensors[name])
-        for name, optimizer in self.optimizers.items():
-            checkpoints.restore_optimizer(optimizer, found.tensors.get(f"optimizer-{name}", {}))
+        if self.progress.done:
+            return
+        self._begin_phase()
+        for name, model in self.learner.models.items():
+            model.load_state_dict(found.tensors[name])
+        for name, optimizer in self.learner.optimizers.items():
+            checkpoints.restore_optimizer(optimizer, found.tensors[f"optimizer-{name}"])
             for group in optimizer.param_groups:
                 group["lr"] = found.state["rates"][name]
-        self.best = {key: tensor.to(self.device) for key, tensor in found.tensors.get("best", {}).items()}
+        self.best = {key: tensor.to(self.device) for key, tensor in found.tensors["best"].items()}
         self.generator.set_state(found.tensors["generator"]["state"])

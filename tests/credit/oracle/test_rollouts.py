@@ -5,6 +5,8 @@ from torch import Tensor
 import brute
 from seqcredit.credit.oracle.enumeration import Space, evaluate, score
 from seqcredit.credit.oracle.rollouts import estimate_q, estimate_value
+from seqcredit.rewards import OnlyFinished
+from seqcredit.types import Reward
 
 SPACE = Space(actions=4, bound=5)
 REFERENCES = torch.tensor([[[1, 3, 2, 0]]])
@@ -33,14 +35,15 @@ def test_value_agrees_with_enumeration(prefix: list[int], tau: float) -> None:
     assert abs(float(mean) - float(exact.value[node])) < float(half_width)
 
 
-def test_q_agrees_with_enumeration_for_every_action() -> None:
-    exact = evaluate(PAYOFFS, LOGP, TAU)
+@pytest.mark.parametrize("reward", [REWARD, OnlyFinished(REWARD)], ids=["every prefix", "only what has ended"])
+def test_q_agrees_with_enumeration_for_every_action(reward: Reward) -> None:
+    exact = evaluate(score(SPACE, reward, REFERENCES[0]), LOGP, TAU)
     prefixes, actions = torch.tensor([[1]] * 4), torch.arange(4)
     references = REFERENCES.expand(4, -1, -1)
-    mean, half_width = estimate_q(policy, REWARD, references, prefixes, actions, 5, TAU, ROLLOUTS, generator(), z=4.0)
+    mean, half_width = estimate_q(policy, reward, references, prefixes, actions, 5, TAU, ROLLOUTS, generator(), z=4.0)
     node = SPACE.nodes(torch.tensor([[1, 0]]))[0, 1]
     assert float(half_width[0]) == 0  # nothing follows eos
-    assert float(mean[0]) == 0
+    assert float(mean[0]) == float(exact.q[node, 0])
     assert ((mean - exact.q[node]).abs() <= half_width).all()
     assert (half_width[1:] > 0).all()
 

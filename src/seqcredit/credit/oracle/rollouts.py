@@ -70,6 +70,7 @@ def estimate_q(
 ) -> Estimate:
     """Q^pi of one action after each prefix: its reward, then V^pi of where it leads."""
     tokens = torch.cat([prefixes, actions.unsqueeze(-1)], -1)
-    scores = reward.prefix_scores(tokens, references)
+    t = prefixes.shape[1]
+    scores = reward.prefix_scores(torch.nn.functional.pad(tokens, (0, 1), value=EOS), references)  # t + 1 is unfinished
     after = estimate_value(policy, reward, references, tokens, bound, tau, rollouts, generator, z)
-    return Estimate(scores[:, -1] - scores[:, -2] + after.mean, after.half_width)
+    return Estimate(scores[:, t + 1] - scores[:, t] + after.mean, after.half_width)

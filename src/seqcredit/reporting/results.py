@@ -1,0 +1,52 @@
+"""Cells of `results/`: what one finished run measured, small enough to keep, with what it takes to repeat it."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seqcredit.data.prepared import Prepared
+from seqcredit.errors import UserError
+from seqcredit.reporting.compare import paired_bootstrap
+from seqcredit.reporting.evaluate import hypotheses_file, read_hypotheses
+from seqcredit.training.runs import Run
+
+
+def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str, Any]:
+    """The figures of a run, its command and its data, and its significance against other runs on the same test set."""
+    path = run.folder / "result.json"
+    if not path.exists():
+        raise UserError(f"{run.folder} has no result.json: it has not been trained to its end, `seqcredit resume` it.")
+    references = list(prepared.split("test").reference_texts())
+    mine = read_hypotheses(run, "test")
+    compared = {}
+    for other in against:
+        found = paired_bootstrap(read_hypotheses(other, "test"), mine, references)
+        compared[other.folder.name] = {
+            "bleu": round(found.baseline, 4),
+            "p": round(found.p, 4),
+            "test": found.signature,
+        }
+    manifest = prepared.manifest
+    return {
+        **json.loads(path.read_text()),
+        "command": run.about["command"],
+        "data": {
+            "name": prepared.folder.name,
+            "vocabulary": [manifest.source_vocabulary, manifest.target_vocabulary],
+            "examples": {name: counts.examples for name, counts in manifest.splits.items()},
+        },
+        "against": compared,
+    }
+
+
+def record(run: Run, prepared: Prepared, path: Path, against: Sequence[Run] = ()) -> None:
+    """Write a cell, and the hypotheses of the test set beside it, compressed, for later comparisons."""
+    text = json.dumps(cell(run, prepared, against), indent=1) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".txt.gz").write_bytes(gzip.compress(hypotheses_file(run, "test").read_bytes(), mtime=0))
+        path.write_text(text)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written ({error.strerror}); choose another file.") from None

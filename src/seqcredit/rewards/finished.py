@@ -1,0 +1,24 @@
+"""All of a reward at the end."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seqcredit.rewards.prefixes import ended
+from seqcredit.types import Reward
+
+
+@dataclass(frozen=True)
+class OnlyFinished:
+    """Another reward's score of a sequence that has ended, 0 for every unfinished prefix: eos earns all of it.
+
+    A sequence without eos ends with its last token. The token rewards sum to R(y), where those of a reward whose
+    R(empty) is not 0 sum to R(y) - R(empty): for one sentence all returns move alike.
+    """
+
+    reward: Reward
+
+    def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
+        """0 for the first 0, 1, ... tokens, and R(y) from eos on."""
+        return self.reward.prefix_scores(tokens, references).masked_fill(~ended(tokens), 0)

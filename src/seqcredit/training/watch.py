@@ -1,0 +1,94 @@
+"""What a run shows while it goes: a line that says where it stands, the alarm when it is lost, TensorBoard."""
+
+import math
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from seqcredit.errors import UserError
+from seqcredit.training.learner import DivergedError
+
+LEAST_ENTROPY = 0.05  # of where it began: below that the policy has collapsed
+LEAST_REWARD = 0.5
+# What a line shows, in this order; the log has the rest too.
+SHOWN = {
+    "loss": "loss",
+    "nll": "nll",
+    "td": "TD",
+    "reward": "reward",
+    "entropy": "entropy",
+    "sample_bleu": "sample BLEU",
+    "return_error": "return error",
+    "length_ratio": "length ratio",
+    "repeated": "repeated",
+    "unknown": "unknown",
+    "reference_weight": "reference weight",
+}
+
+Sums = Mapping[str, list[float]]
+
+
+def means(sums: Sums) -> dict[str, float]:
+    """Every sum divided by its count; n-gram precisions and closeness of length make the corpus BLEU of the samples."""
+    known = {key: total / count for key, (total, count) in sums.items() if count}
+    precisions = [value for key, value in known.items() if key.startswith("precision_")]
+    if precisions and min(precisions) > 0:
+        log_brevity = min(0.0, 1 - 1 / known["closeness"])
+        known["sample_bleu"] = 100 * math.exp(sum(map(math.log, precisions)) / len(precisions) + log_brevity)
+    return known
+
+
+def line(
+    phase: str, epoch: int, epochs: int, batch: int, batches: int, sums: Sums, updates: int, seconds: float
+) -> str:
+    """Where a phase stands, how fast it goes, how long it will take and how it does; `updates` took `seconds`."""
+    known = means(sums)
+    figures = "  ".join(f"{name} {known[key]:.3g}" for key, name in SHOWN.items() if key in known)
+    tokens = sums.get("td", sums.get("nll", [0.0, 0.0]))[1]
+    speed = f"{tokens / seconds:,.0f} tokens/s" if tokens else f"{updates / seconds:.1f} updates/s"
+    left, at_most = ((batches * e - batch) * seconds / updates for e in (1, epochs - epoch))
+    return (
+        f"{phase}: epoch {epoch + 1}/{epochs}, {batch:,}/{batches:,}, {speed}, {duration(left)} left, "
+        f"phase at most {duration(at_most)}  {figures}"
+    )
+
+
+def duration(seconds: float) -> str:
+    """In the two largest units that say enough."""
+    minutes, hours = round(seconds / 60), int(seconds / 3600)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{hours} h {round(seconds % 3600 / 60)} min"
+
+
+def guard(now: Mapping[str, float], began: dict[str, float]) -> None:
+    """A collapsed policy or a lost reward is a divergence too; `began` keeps the first values."""
+    for key, least in (("entropy", LEAST_ENTROPY), ("reward", LEAST_REWARD)):
+        if key in now:
+            first = began.setdefault(key, now[key])
+            if first > 0 and now[key] < least * first:
+                raise DivergedError(f"the {key} fell from {first:.3g} to {now[key]:.3g}")
+
+
+class Board:
+    """TensorBoard's copy of a log, written anew from it whenever a run starts or resumes."""
+
+    def __init__(self, folder: Path, entries: Iterable[Mapping[str, Any]]) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise UserError(
+                "--tensorboard needs the package tensorboard: pip install 'seqcredit[tensorboard]'."
+            ) from None
+        shutil.rmtree(folder, ignore_errors=True)
+        self.writer = SummaryWriter(str(folder))
+        for entry in entries:
+            self.write(entry)
+
+    def write(self, entry: Mapping[str, Any]) -> None:
+        """Every number of a line of the log, over the updates of its phase."""
+        for key, value in entry.items():
+            if isinstance(value, int | float) and key not in ("epoch", "updates", "time"):
+                self.writer.add_scalar(f"{entry['phase']}/{key}", value, entry["updates"], entry["time"])
+        self.writer.flush()

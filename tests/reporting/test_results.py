@@ -1,0 +1,57 @@
+"""Cells of results/ say what was measured and how to measure it again."""
+
+import gzip
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from seqcredit.cli import parser
+
+pytestmark = pytest.mark.slow
+
+RESULTS = Path(__file__).parents[2] / "results"
+CELLS = sorted(RESULTS.rglob("*.json"))
+
+
+def test_a_cell_has_the_figures_the_command_and_the_significance(folder: Path, run, tmp_path: Path) -> None:
+    file = tmp_path / "results" / "tiny-2.json"
+    done = run("record", folder / "run2", file, "--against", folder / "run1")
+    assert done.returncode == 0, done.stderr
+    cell, result = json.loads(file.read_text()), json.loads((folder / "run2" / "result.json").read_text())
+    assert {key: cell[key] for key in result} == result
+    words = shlex.split(cell["command"])
+    assert words[:2] == ["seqcredit", "train"]
+    assert words[words.index("--seed") + 1] == "2"
+    assert cell["data"]["examples"] == {"train": 300, "valid": 20, "test": 25}
+    other = json.loads((folder / "run1" / "result.json").read_text())
+    assert cell["against"]["run1"]["bleu"] == pytest.approx(other["bleu"], abs=1e-3)
+    assert 0 < cell["against"]["run1"]["p"] <= 1
+    kept = gzip.decompress(file.with_suffix(".txt.gz").read_bytes())
+    assert kept == (folder / "run2" / "hypotheses" / "test.txt").read_bytes()
+
+
+def test_an_unfinished_run_has_no_cell(folder: Path, run, tmp_path: Path) -> None:
+    (tmp_path / "half").mkdir()
+    for name in ("run.json", "resolved.toml"):
+        (tmp_path / "half" / name).write_bytes((folder / "run1" / name).read_bytes())
+    done = run("record", tmp_path / "half", tmp_path / "cell.json")
+    assert done.returncode == 2
+    assert "has no result.json" in done.stderr
+    assert not (tmp_path / "cell.json").exists()
+
+
+@pytest.mark.parametrize("path", CELLS, ids=lambda path: str(path.relative_to(RESULTS)))
+def test_published_cells_are_whole(path: Path) -> None:
+    """Recipe, seed, commit and signature, a command that parses with a recipe that exists, and no machine's paths."""
+    cell = json.loads(path.read_text())
+    assert len(cell["commit"]) == 12
+    assert cell["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:")
+    options = parser().parse_args(shlex.split(cell["command"])[1:])
+    assert (RESULTS.parent / options.recipe).exists()
+    assert not options.recipe.is_absolute()
+    assert not options.data.is_absolute()
+    hypotheses = gzip.decompress(path.with_suffix(".txt.gz").read_bytes()).decode()
+    assert hypotheses.count("\n") == cell["sentences"] == cell["data"]["examples"]["test"]
+    assert path.stem.endswith(f"-{cell['seed']}") or options.set

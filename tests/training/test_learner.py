@@ -1,0 +1,95 @@
+"""One update of one phase, for any networks."""
+
+import copy
+
+import pytest
+import torch
+
+from seqcredit import config
+from seqcredit.models.critic import Critic
+from seqcredit.models.lstm import Seq2Seq
+from seqcredit.rewards import Bleu
+from seqcredit.training.learner import DivergedError, Learner
+from seqcredit.training.objectives import Payoffs
+from seqcredit.types import Batch, pad, pad_references
+
+V = 7
+BATCH = Batch(pad([[2, 3], [4], [5, 6, 2]]), pad_references([[[3, 2]], [[4]], [[2, 6, 5]]]))
+
+
+def networks() -> dict[str, torch.nn.Module]:
+    generator = torch.Generator().manual_seed(0)
+    return {"actor": Seq2Seq(V, V, 8, 8, generator=generator), "critic": Critic(V, 8, 8, generator=generator)}
+
+
+def learner(phase: config.Phase, models: dict[str, torch.nn.Module] | None = None) -> Learner:
+    return Learner(models or networks(), phase, Payoffs(Bleu(scaled=True), Bleu()))
+
+
+def weights(model: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+
+
+PHASES = [
+    (config.Mle("mle", 0.1), {"actor"}),
+    (config.Raml("raml", 0.1), {"actor"}),
+    (config.SoftQ("soft_q", 0.1), {"critic"}),
+    (config.Vaml("vaml", 0.1), {"actor"}),
+    (config.Critic("critic", 0.1), {"critic"}),
+    (config.ActorCritic("joint", 0.1), {"actor", "critic"}),
+]
+
+
+@pytest.mark.parametrize(("phase", "trained"), PHASES, ids=lambda value: getattr(value, "name", ""))
+def test_a_phase_changes_the_networks_that_it_trains_and_no_other(phase: config.Phase, trained: set[str]) -> None:
+    models = networks()
+    before = {name: weights(model) for name, model in models.items()}
+    watched = learner(phase, models).update(BATCH)
+    assert {name for name, model in models.items() if not torch.equal(weights(model), before[name])} == trained
+    assert {f"{name}_gradient" for name in trained} == {key for key in watched if key.endswith("_gradient")}
+
+
+def test_the_target_network_follows_at_its_rate() -> None:
+    made = learner(config.Critic("critic", 0.1, target_rate=0.25))
+    before = weights(made.models["target"])
+    made.update(BATCH)
+    now = weights(made.models["critic"])
+    torch.testing.assert_close(weights(made.models["target"]), 0.25 * now + 0.75 * before)
+
+
+def test_a_new_phase_makes_its_target_from_the_critic_of_now() -> None:
+    first = learner(config.Critic("critic", 0.1, target_rate=0.01))
+    first.update(BATCH)
+    second = Learner(first.models, config.ActorCritic("joint", 0.1), first.payoffs)
+    assert torch.equal(weights(second.models["target"]), weights(first.models["critic"]))
+
+
+def test_a_step_is_clipped() -> None:
+    phase = config.Mle("mle", 1.0, clip=0.001)
+    models = networks()
+    before = weights(models["actor"])
+    watched = learner(phase, models).update(BATCH)
+    assert watched["actor_gradient"][0] > 0.1
+    assert float((weights(models["actor"]) - before).norm()) == pytest.approx(0.001, rel=1e-3)
+
+
+def test_the_critic_may_have_a_rate_of_its_own_and_only_named_networks_slow_down() -> None:
+    made = learner(config.ActorCritic("joint", 0.1, critic_learning_rate=0.3))
+    made.slow_down(0.5, ["actor"])
+    assert {name: o.param_groups[0]["lr"] for name, o in made.optimizers.items()} == {"actor": 0.05, "critic": 0.3}
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
+    models = networks()
+    with torch.no_grad():
+        models["critic"].readout.weight[3, 0] = torch.inf  # type: ignore[union-attr, index]
+    before = copy.deepcopy(models["actor"].state_dict())
+    with pytest.raises(DivergedError, match="gradient of the actor is not finite"):
+        learner(config.ActorCritic("joint", 0.1), models).update(BATCH)
+    for key, tensor in models["actor"].state_dict().items():
+        assert torch.equal(tensor, before[key])
+
+
+def test_the_same_generator_gives_the_same_update() -> None:
+    ends = [weights(made.models["actor"]) for made in (learner(PHASES[-1][0]) for _ in range(2)) if made.update(BATCH)]
+    assert torch.equal(*ends)

@@ -1,0 +1,81 @@
+"""What a run shows of itself."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from seqcredit.errors import UserError
+from seqcredit.training import watch
+from seqcredit.training.learner import DivergedError
+
+SUMS = {"td": [30.0, 200.0], "reward": [40.0, 80.0], "actor_gradient": [5.0, 10.0], "nothing": [0.0, 0.0]}
+
+
+def test_a_line_says_where_how_fast_how_long_and_how_well() -> None:
+    text = watch.line("joint", 1, 3, 25, 100, SUMS, updates=5, seconds=10.0)
+    assert text == (
+        "joint: epoch 2/3, 25/100, 20 tokens/s, 2 min left, phase at most 6 min  TD 0.15  reward 0.5"
+    )  # 75 updates of 2 seconds in this epoch, 100 in the one after
+
+
+def test_without_tokens_the_speed_counts_updates() -> None:
+    assert ", 0.5 updates/s, 20 s left" in watch.line("raml", 0, 1, 90, 100, {"loss": [1.0, 1.0]}, 5, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.4, "0 s"), (89.0, "89 s"), (91.0, "2 min"), (5_300.0, "88 min"), (7_500.0, "2 h 5 min")]
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert watch.duration(seconds) == words
+
+
+def test_sums_over_nothing_have_no_mean() -> None:
+    assert watch.means(SUMS) == {"td": 0.15, "reward": 0.5, "actor_gradient": 0.5}
+
+
+def test_precisions_make_the_corpus_bleu_of_the_samples() -> None:
+    precisions = {f"precision_{n}": [m, 10.0] for n, m in zip((1, 2, 3, 4), (8.0, 6.0, 4.0, 2.0), strict=True)}
+    mean = (0.8 * 0.6 * 0.4 * 0.2) ** 0.25
+    long = watch.means({**precisions, "closeness": [12.0, 10.0]})
+    short = watch.means({**precisions, "closeness": [8.0, 10.0]})
+    assert long["sample_bleu"] == pytest.approx(100 * mean)
+    assert short["sample_bleu"] == pytest.approx(100 * mean * math.exp(1 - 10 / 8))
+    assert "sample_bleu" not in watch.means({**precisions, "precision_4": [0.0, 10.0], "closeness": [8.0, 10.0]})
+
+
+def test_a_collapsed_policy_or_a_lost_reward_is_a_divergence() -> None:
+    began: dict[str, float] = {}
+    watch.guard({"entropy": 2.0, "reward": 0.4}, began)
+    watch.guard({"entropy": 0.2, "reward": 0.3}, began)
+    with pytest.raises(DivergedError, match=r"entropy fell from 2 to 0\.09"):
+        watch.guard({"entropy": 0.09, "reward": 0.3}, began)
+    with pytest.raises(DivergedError, match=r"reward fell from 0\.4 to 0\.1"):
+        watch.guard({"entropy": 1.0, "reward": 0.1}, began)
+
+
+def entry(updates: int, td: float) -> dict[str, object]:
+    return {"event": "train", "phase": "critic", "epoch": 0, "updates": updates, "td": td, "time": 100.0 + updates}
+
+
+def test_tensorboard_has_the_numbers_of_the_log_and_nothing_from_before_a_resume(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    first = watch.Board(tmp_path / "board", [])
+    first.write(entry(100, 0.5))
+    first.write(entry(200, 0.4))  # lost: the run is killed before its checkpoint
+    again = watch.Board(tmp_path / "board", [entry(100, 0.5)])
+    again.write(entry(200, 0.25))
+    read = EventAccumulator(str(tmp_path / "board"))
+    read.Reload()
+    assert read.Tags()["scalars"] == ["critic/td"]
+    assert [(e.step, e.value, e.wall_time) for e in read.Scalars("critic/td")] == [
+        (100, 0.5, 200.0),
+        (200, 0.25, 300.0),
+    ]
+
+
+def test_without_the_package_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
+    with pytest.raises(UserError, match=r"needs the package tensorboard: pip install 'seqcredit\[tensorboard\]'"):
+        watch.Board(tmp_path, [])
