@@ -57,6 +57,7 @@ class Phase:
     decay: float = 0.5  # factor of the learning rate when validation does not improve
     decays: int = 6  # then stop
     validate_every: int = 0  # updates; 0 is once an epoch
+    fused: bool = True  # the fast path of the losses; the specification is slower and the same
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,13 @@ def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int, pairs: b
     rng = np.random.default_rng([seed, epoch])
     rows = np.arange(len(split.reference_lengths)) if pairs else np.asarray(split.groups[:-1])
     rows = rng.permutation(rows)
-    sources, references = _lengths(split, rows)
+    sources = split.source_lengths[examples(split, rows)]
     batches: list[Indices] = []
     for start in range(0, len(rows), WINDOW * batch_size):
         window = slice(start, start + WINDOW * batch_size)
-        order = np.lexsort((sources[window], references[window]))
+        order = np.argsort(
+            sources[window], kind="stable"
+        )  # references of one length would teach when to stop, in turns
         batches += _chunks(rows[window][order], batch_size)
     return [batches[number] for number in rng.permutation(len(batches))]
 

@@ -4,20 +4,22 @@ Every loss is a sum over time and a mean over the sentences of the whole batch, 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seqcredit.config import ActorCritic, Critic, Mle, Proposing, Raml, SoftQ, Vaml
+from seqcredit.config import ActorCritic, Critic, Mle, Phase, Proposing, Raml, SoftQ, Vaml
 from seqcredit.credit import losses
 from seqcredit.credit.proposals import corrupt_tokens, replace_ngrams
-from seqcredit.credit.values import at_bound, entropy, token_rewards
+from seqcredit.credit.values import at_bound, one_step_targets, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.models.memory import repeat
 from seqcredit.models.search import sample
 from seqcredit.rewards.bleu import corpus_counts
+from seqcredit.training import scoring
+from seqcredit.training.scoring import Scores
 from seqcredit.types import EOS, UNK, Batch, Reward, lengths, token_mask
 
 Models = Mapping[str, Any]  # "actor", "critic", "target": sequence models with encode, features, readout, masks
@@ -43,7 +45,7 @@ class Outcome(NamedTuple):
 def mle(models: Models, batch: Batch, phase: Mle, payoffs: Payoffs, noise: Noise) -> Outcome:
     """- log pi of the reference."""
     actor = models["actor"]
-    loss, watched = _reference_loss(actor, actor.encode(batch.source), batch, noise)
+    loss, watched = _reference_loss(actor, actor.encode(batch.source), batch, phase, noise)
     return Outcome({"actor": loss}, watched)
 
 
@@ -52,26 +54,24 @@ def raml(models: Models, batch: Batch, phase: Raml, payoffs: Payoffs, noise: Noi
     actor = models["actor"]
     tokens, weights = _weighted_proposals(batch, phase, payoffs, noise, actor.actions)
     masks = actor.masks(tokens.shape[-1], noise)
-    logp = _over_proposals(actor, actor.encode(batch.source), tokens, masks).log_softmax(-1)
-    loss = losses.raml(logp, tokens, weights).sum()
-    watched = {"loss": (loss.detach(), _count(weights)), "reference_weight": (weights[:, 0].sum(), _count(weights))}
-    return Outcome({"actor": loss / noise.total}, watched)
+    loss = scoring.likelihood(_along(actor, actor.encode(batch.source), tokens, masks, phase), tokens, weights)
+    return Outcome({"actor": loss / noise.total}, _weighted(loss, weights))
 
 
 def soft_q(models: Models, batch: Batch, phase: SoftQ, payoffs: Payoffs, noise: Noise) -> Outcome:
     """Squared soft Bellman residual along sequences near the reference. Algorithm 1."""
     critic = models["critic"]
     tokens = _proposals(batch, phase, noise, critic.actions)
-    M = tokens.shape[1]
     rewards = token_rewards(_scores(payoffs.reward, tokens, batch.references))
     masks = critic.masks(tokens.shape[-1], noise)
-    q = _over_proposals(critic, critic.encode(batch.references), tokens, masks)
-    target_q = q.detach() if phase.look_ahead == "constant" else None
+    q = _along(critic, critic.encode(batch.references), tokens, masks, phase)
+    target = None
     if phase.look_ahead == "target":
         with torch.no_grad():
-            target_q = _over_proposals(models["target"], models["target"].encode(batch.references), tokens, None)
-    residual = losses.soft_q(q, tokens, rewards, phase.tau, target_q, _bounded(tokens, phase)).sum()
-    return Outcome({"critic": residual / noise.total / M}, {"td": (residual.detach(), token_mask(tokens).sum())})
+            target = _along(models["target"], models["target"].encode(batch.references), tokens, None, phase)
+    residual = scoring.soft_residual(q, target, tokens, rewards, phase, _bounded(tokens, phase))
+    watched = {"td": (residual.detach(), token_mask(tokens).sum())}
+    return Outcome({"critic": residual / noise.total / tokens.shape[1]}, watched)
 
 
 def vaml(models: Models, batch: Batch, phase: Vaml, payoffs: Payoffs, noise: Noise) -> Outcome:
@@ -79,34 +79,31 @@ def vaml(models: Models, batch: Batch, phase: Vaml, payoffs: Payoffs, noise: Noi
     actor, critic = models["actor"], models["critic"]
     tokens, weights = _weighted_proposals(batch, phase, payoffs, noise, actor.actions)
     masks = actor.masks(tokens.shape[-1], noise)
-    logp = _over_proposals(actor, actor.encode(batch.source), tokens, masks).log_softmax(-1)
+    logits = _along(actor, actor.encode(batch.source), tokens, masks, phase)
     with torch.no_grad():
-        q = _over_proposals(critic, critic.encode(batch.references), tokens, None)
+        q = _along(critic, critic.encode(batch.references), tokens, None, phase)
     kappa = noise.uniform(*tokens.shape[1:], device=tokens.device) < phase.kappa if phase.kappa_draws else phase.kappa
-    forced = _bounded(tokens, phase)
-    loss = losses.vaml(logp, q, tokens, weights, phase.tau, kappa, forced).sum()
-    watched = {"loss": (loss.detach(), _count(weights)), "reference_weight": (weights[:, 0].sum(), _count(weights))}
-    return Outcome({"actor": loss / noise.total}, watched)
+    loss = scoring.distillation(logits, q, tokens, weights, phase, kappa, _bounded(tokens, phase))
+    return Outcome({"actor": loss / noise.total}, _weighted(loss, weights))
 
 
 class Rollout(NamedTuple):
-    """Sequences drawn from the actor, and what the actor and the target critic say of them."""
+    """Sequences drawn from the actor, with what they earned and what the networks say of their states."""
 
     tokens: Int[Tensor, "B T"]
     references: Int[Tensor, "B R L"]
-    final: Float[Tensor, " B"]  # R of the whole sequence
-    logp: Float[Tensor, "B T V"]
-    targets: Float[Tensor, "B T"]
-    returns: Float[Tensor, "B T"]  # what really followed each token, its reward included
     forced: Bool[Tensor, "B T"]
+    scores: Float[Tensor, "B T+1"]  # R of every prefix
+    actor: Scores
+    target: Scores
 
 
 def critic(models: Models, batch: Batch, phase: Critic, payoffs: Payoffs, noise: Noise) -> Outcome:
     """TD error and smoothing on samples of a fixed actor. Algorithm 3 with the actor fixed."""
     with torch.no_grad():
-        memory = models["actor"].encode(batch.source)
-        rollout = _rollout(models, memory, batch, phase, payoffs, noise)
-    loss, _, watched = _critic_loss(models, rollout, phase, noise)
+        rollout = _rollout(models, models["actor"].encode(batch.source), batch, phase, payoffs, noise)
+    values, uncertainty = scoring.evaluation(rollout.actor, rollout.target, rollout.tokens, phase, rollout.forced)
+    loss, watched = _critic_loss(_judge(models, rollout, phase), rollout, values, uncertainty, phase, noise)
     return Outcome({"critic": loss}, watched)
 
 
@@ -115,16 +112,16 @@ def actor_critic(models: Models, batch: Batch, phase: ActorCritic, payoffs: Payo
     actor = models["actor"]
     memory = actor.encode(batch.source)
     rollout = _rollout(models, memory, batch, phase, payoffs, noise)
-    critic_loss, q, watched = _critic_loss(models, rollout, phase, noise)
-    gain = losses.actor(rollout.logp, q, rollout.tokens, phase.tau, phase.entropy_form, rollout.forced).sum()
-    actor_loss = gain / noise.total / phase.samples
+    q, tokens, forced = _judge(models, rollout, phase), rollout.tokens, rollout.forced
+    judged = scoring.improvement(rollout.actor, q, rollout.target, tokens, phase, forced)
+    critic_loss, watched = _critic_loss(q, rollout, judged.values, judged.entropy, phase, noise)
+    actor_loss = judged.loss / noise.total / phase.samples
     if phase.mle_weight:
-        reference_loss, likelihood = _reference_loss(actor, memory, batch, noise)
+        reference_loss, likelihood = _reference_loss(actor, memory, batch, phase, noise)
         actor_loss = actor_loss + phase.mle_weight * reference_loss
         watched |= likelihood
-    chosen = rollout.forced.logical_not() & token_mask(rollout.tokens)
-    uncertainty = entropy(rollout.logp.detach(), ~chosen).sum()
-    watched["entropy"] = (uncertainty, chosen.sum())
+    free = token_mask(tokens) & ~forced
+    watched["entropy"] = (judged.entropy.masked_fill(~free, 0).sum(), free.sum())
     return Outcome({"actor": actor_loss, "critic": critic_loss}, watched)
 
 
@@ -138,14 +135,16 @@ OBJECTIVES: dict[str, Callable[..., Outcome]] = {
 }
 
 
-def _reference_loss(actor: Any, memory: Any, batch: Batch, noise: Noise) -> tuple[Tensor, Sums]:
+def _reference_loss(actor: Any, memory: Any, batch: Batch, phase: Phase, noise: Noise) -> tuple[Tensor, Sums]:
     tokens = batch.references[:, 0]
-    loss = losses.mle(_logp(actor, memory, tokens, actor.masks(tokens.shape[1], noise)), tokens).sum()
+    features = actor.features(memory, tokens, actor.masks(tokens.shape[1], noise))
+    loss = scoring.likelihood(Scores(features, actor.readout, phase.fused), tokens)
     return loss / noise.total, {"nll": (loss.detach(), token_mask(tokens).sum())}
 
 
-def _logp(model: Any, memory: Any, tokens: Int[Tensor, "B T"], masks: Tensor | None) -> Float[Tensor, "B T V"]:
-    return cast(Tensor, model.readout(model.features(memory, tokens, masks)).log_softmax(-1))
+def _weighted(loss: Tensor, weights: Float[Tensor, "B M"]) -> Sums:
+    """What is worth watching of weighted sequences, the reference being the first."""
+    return {"loss": (loss.detach(), _count(weights)), "reference_weight": (weights[:, 0].sum(), _count(weights))}
 
 
 def _count(rows: Tensor) -> Tensor:
@@ -180,12 +179,12 @@ def _scores(reward: Reward, tokens: Int[Tensor, "B M L"], references: Int[Tensor
     return reward.prefix_scores(tokens.flatten(0, 1), references.repeat_interleave(M, 0)).unflatten(0, (-1, M))
 
 
-def _over_proposals(model: Any, memory: Any, tokens: Int[Tensor, "B M L"], masks: Tensor | None) -> Tensor:
-    """The readout (B, M, L, V) along M sequences that share one encoder pass and one dropout mask."""
+def _along(model: Any, memory: Any, tokens: Int[Tensor, "B M L"], masks: Tensor | None, phase: Phase) -> Scores:
+    """Scores along M sequences that share one encoder pass and one dropout mask."""
     M = tokens.shape[1]
     masks = None if masks is None else masks.repeat_interleave(M, 0)
     features = model.features(repeat(memory, M), tokens.flatten(0, 1), masks)
-    return cast(Tensor, model.readout(features).unflatten(0, (-1, M)))
+    return Scores(features.unflatten(0, (-1, M)), model.readout, phase.fused)
 
 
 def _rollout(models: Models, memory: Any, batch: Batch, phase: Critic, payoffs: Payoffs, noise: Noise) -> Rollout:
@@ -198,19 +197,19 @@ def _rollout(models: Models, memory: Any, batch: Batch, phase: Critic, payoffs: 
     several = noise.repeated(phase.samples)
     masks = actor.masks(bound, several)
     tokens = sample(actor, memory, bound, several.uniform(bound, device=references.device), masks)
-    T = tokens.shape[1]
-    logp = _logp(actor, memory, tokens, None if masks is None else masks[:, :T])
-    scores = payoffs.reward.prefix_scores(tokens, references)
-    forced = at_bound(tokens, bound)
-    value_forced = forced if phase.bound_value == "eos" else None
+    features = actor.features(memory, tokens, None if masks is None else masks[:, : tokens.shape[1]])
     with torch.no_grad():
-        target_q = target.readout(target.features(target.encode(references), tokens))
-        rewards = token_rewards(scores)
-        targets = losses.td_targets(
-            target_q, logp.detach(), tokens, rewards, phase.tau, phase.future_entropy, value_forced
-        )
-        returns = _returns(rewards, entropy(logp, forced), tokens, phase)
-    return Rollout(tokens, references, scores[:, -1], logp, targets, returns, forced)
+        scores = payoffs.reward.prefix_scores(tokens, references)
+        judged = target.features(target.encode(references), tokens)
+    logits, target_q = (Scores(f, m.readout, phase.fused) for f, m in ((features, actor), (judged, target)))
+    return Rollout(tokens, references, at_bound(tokens, bound), scores, logits, target_q)
+
+
+def _judge(models: Models, rollout: Rollout, phase: Critic) -> Scores:
+    """Q along the samples."""
+    critic = models["critic"]
+    features = critic.features(critic.encode(rollout.references), rollout.tokens)
+    return Scores(features, critic.readout, phase.fused)
 
 
 def _returns(
@@ -223,28 +222,29 @@ def _returns(
 
 
 def _critic_loss(
-    models: Models, rollout: Rollout, phase: Critic, noise: Noise
-) -> tuple[Tensor, Float[Tensor, "B T V"], Sums]:
-    """Loss of the critic, its Q, and what is worth watching."""
-    critic, tokens = models["critic"], rollout.tokens
-    memory = critic.encode(rollout.references)
-    q = critic.readout(critic.features(memory, tokens))
-    td = losses.critic_td(q, tokens, rollout.targets).sum()
-    loss = td if phase.td_form == "squared" else td / 2
-    if phase.smoothing:
-        loss = loss + phase.smoothing * losses.smoothing(q, tokens, phase.smoothing_form, rollout.forced).sum()
-    words, known = lengths(tokens), lengths(rollout.references[:, 0])
-    surprise = losses.critic_td(q.detach(), tokens, rollout.returns).sum()
+    q: Scores,
+    rollout: Rollout,
+    values: Float[Tensor, "B T"],
+    uncertainty: Float[Tensor, "B T"],
+    phase: Critic,
+    noise: Noise,
+) -> tuple[Tensor, Sums]:
+    """Loss of the critic, and what is worth watching of the samples."""
+    tokens, rewards = rollout.tokens, token_rewards(rollout.scores)
+    targets, returns = one_step_targets(rewards, values, tokens), _returns(rewards, uncertainty, tokens, phase)
+    loss, found = scoring.temporal_difference(q, tokens, targets, phase, rollout.forced)
+    words, known, real = lengths(tokens), lengths(rollout.references[:, 0]), token_mask(tokens)
+    td, surprise = ((found - wanted).masked_fill(~real, 0).square().sum() for wanted in (targets, returns))
     watched = {
-        "td": (td.detach(), token_mask(tokens).sum()),
-        "return_error": (surprise, token_mask(tokens).sum()),
-        "reward": (rollout.final.sum(), _count(rollout.final)),
+        "td": (td, real.sum()),
+        "return_error": (surprise, real.sum()),
+        "reward": (rollout.scores[:, -1].sum(), _count(tokens)),
         "length_ratio": (words.sum(), known.sum()),
         "repeated": (repeated_bigrams(tokens), (words - 1).clamp(min=0).sum()),
         "unknown": ((tokens == UNK).sum(), words.sum()),
         **_bleu_counts(tokens, rollout.references),
     }
-    return loss / noise.total / phase.samples, q, watched
+    return loss / noise.total / phase.samples, watched
 
 
 def _bleu_counts(tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Sums:

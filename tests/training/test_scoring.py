@@ -1,0 +1,70 @@
+"""The fast path and the specification are one: losses, gradients and all that is watched."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from seqcredit import config
+from seqcredit.draws import Noise
+from seqcredit.models.critic import Critic
+from seqcredit.models.lstm import Seq2Seq
+from seqcredit.rewards import Bleu
+from seqcredit.training.objectives import OBJECTIVES, Outcome, Payoffs
+from seqcredit.types import Batch, pad, pad_references
+
+V = 9
+BATCH = Batch(pad([[2, 3], [4], [5, 6, 2, 8, 3]]), pad_references([[[3, 2], [3]], [[4]], [[2, 6, 5, 7, 7, 2], [8, 6]]]))
+PAYOFFS = Payoffs(Bleu(scaled=True, dtype=torch.float64), Bleu(dtype=torch.float64))
+JOINT = {"extra_length": 1, "samples": 2, "smoothing": 0.3}
+PHASES = {
+    "likelihood": config.Mle("mle", 1.0),
+    "raml": config.Raml("raml", 1.0),
+    "soft Q": config.SoftQ("q", 1.0),
+    "soft Q at the bound": config.SoftQ("q", 1.0, bound=6),
+    "soft Q, constant": config.SoftQ("q", 1.0, look_ahead="constant", bound=6),
+    "soft Q, target": config.SoftQ("q", 1.0, look_ahead="target", bound=6),
+    "vaml": config.Vaml("vaml", 1.0, bound=6),
+    "vaml with coins": config.Vaml("vaml", 1.0, kappa_draws=True, kappa=0.5),
+    "vaml without Q": config.Vaml("vaml", 1.0, kappa=0.0),
+    "critic": config.Critic("critic", 1.0, tau=0.3, **JOINT),
+    "critic, released": config.Critic(
+        "critic", 1.0, td_form="half", smoothing_form="mean", bound_value="free", smoothing=0.3, extra_length=0
+    ),
+    "Actor-Critic": config.ActorCritic("ac", 1.0, tau=0.0, **JOINT),
+    "ERAC": config.ActorCritic("erac", 1.0, tau=0.3, **JOINT),
+    "ERAC without future entropy": config.ActorCritic("erac", 1.0, tau=0.3, future_entropy=False, **JOINT),
+    "ERAC, normalised": config.ActorCritic("erac", 1.0, tau=0.3, entropy_form="normalised", mle_weight=0.0),
+}
+
+
+def networks() -> dict[str, torch.nn.Module]:
+    generator = torch.Generator().manual_seed(3)
+    models = {
+        "actor": Seq2Seq(V, V, 8, 8, generator=generator),
+        "critic": Critic(V, 8, 8, generator=generator, dropout=0.2),
+        "target": Critic(V, 8, 8, generator=generator).eval(),
+    }
+    return {name: model.double() for name, model in models.items()}
+
+
+def outcome(phase: config.Phase) -> tuple[Outcome, dict[str, list[torch.Tensor | None]]]:
+    models, noise = networks(), Noise(torch.Generator().manual_seed(5), 3)
+    found = OBJECTIVES[config.OBJECTIVES[type(phase)]](models, BATCH, phase, PAYOFFS, noise)
+    for loss in found.losses.values():
+        loss.backward()
+    return found, {name: [p.grad for p in model.parameters()] for name, model in models.items()}
+
+
+@pytest.mark.parametrize("phase", PHASES.values(), ids=PHASES)
+def test_both_paths_are_one(phase: config.Phase) -> None:
+    (fast, fast_gradients), (plain, plain_gradients) = outcome(phase), outcome(replace(phase, fused=False))
+    torch.testing.assert_close(fast.losses, plain.losses, rtol=1e-9, atol=1e-12)
+    assert fast.sums.keys() == plain.sums.keys()
+    for key, (total, count) in plain.sums.items():
+        assert float(fast.sums[key][0]) == pytest.approx(float(total), rel=1e-9, abs=1e-12), key
+        assert int(fast.sums[key][1]) == int(count), key
+    for name in plain.losses:
+        for fast_gradient, gradient in zip(fast_gradients[name], plain_gradients[name], strict=True):
+            assert gradient is not None
+            torch.testing.assert_close(fast_gradient, gradient, rtol=1e-9, atol=1e-12)
