@@ -50,7 +50,12 @@ FINISHED = "rewards/finished.py"
 PREFIXES = "rewards/prefixes.py"
 LSTM = "models/lstm.py"
 SEARCH = "models/search.py"
+FUSED = "credit/fused.py"
+TABLES = "credit/tables.py"
 OBJECTIVES = "training/objectives.py"
+SCORING = "training/scoring.py"
+LEARNER = "training/learner.py"
+WATCH = "training/watch.py"
 BUILD = "training/build.py"
 CONFIG = "config.py"
 DRAWS = "draws.py"
@@ -140,7 +145,7 @@ MUTANTS = [
     Mutant(ROLLOUTS, "extra + (tau * entropy(logp))", "extra - (tau * entropy(logp))"),
     Mutant(ROLLOUTS, "scores[:, -1] - scores[:, prefixes.shape[1]]", "scores[:, -1] - scores[:, 0]"),
     Mutant(ROLLOUTS, "z * returns.std(1) / rollouts**0.5", "z * returns.std(1)"),
-    Mutant(ROLLOUTS, "scores[:, -1] - scores[:, -2] + after.mean", "after.mean"),
+    Mutant(ROLLOUTS, "scores[:, t + 1] - scores[:, t] + after.mean", "after.mean"),
     # Rewards
     Mutant(BLEU, "return (m + 1) / (n + 1)", "return m / n.clamp(min=1)"),
     Mutant(BLEU, ").clamp(max=0)\n", ").clamp(max=1)\n"),
@@ -175,11 +180,153 @@ MUTANTS = [
     Mutant(DRAWS, "right=True", "right=False"),
     Mutant(DRAWS, "numbers[self.first :", "numbers[0 :"),
     # Objectives
-    Mutant(OBJECTIVES, "loss = td if phase.td_form", "loss = -td if phase.td_form"),
+    Mutant(OBJECTIVES, "q, rollout.target, tokens, phase, forced)", "q, q, tokens, phase, forced)"),
+    Mutant(OBJECTIVES, "judged.loss / noise.total / phase.samples", "judged.loss / noise.total"),
+    Mutant(OBJECTIVES, "loss / noise.total / phase.samples, watched", "loss / noise.total, watched"),
     Mutant(OBJECTIVES, "actor_loss + phase.mle_weight * reference_loss", "actor_loss"),
     Mutant(OBJECTIVES, "phase.tau if phase.weight_tau is None else phase.weight_tau", "phase.tau"),
     Mutant(OBJECTIVES, ".flip(1).cumsum(1).flip(1)", ".cumsum(1)"),
-    Mutant(OBJECTIVES, "losses.actor(rollout.logp, q,", "losses.actor(rollout.logp, -q,"),
+    # The fast path, the tables that it works on, and the choice between both paths
+    Mutant(TABLES, "(places % T == T - 1)", "(places % T == T)"),
+    Mutant(TABLES, "(tokens.flatten()[places] == EOS) | ", ""),
+    Mutant(TABLES, "torch.arange(1, len(places) + 1,", "torch.arange(0, len(places),"),
+    Mutant(TABLES, "token_mask(tokens).flatten()", "(tokens != EOS).flatten()"),
+    Mutant(TABLES, "torch.cat([values, values.new_zeros(1)])[following]", "values[following]"),
+    Mutant(FUSED, "learner.learn_chosen(tokens, states, -weights)", "learner.learn_chosen(tokens, states, weights)"),
+    Mutant(
+        FUSED,
+        "_normalise(learner, learner.chunks(), learner.by_state(weights, states), normaliser, scratch)",
+        "_normalise(learner, learner.chunks(), torch.ones_like(normaliser), normaliser, scratch)",
+    ),
+    Mutant(FUSED, "if not isinstance(kappa, Tensor) and kappa == 0:", "if False:"),
+    Mutant(FUSED, "by_q != 0 if isinstance(kappa, Tensor) else None", "None"),
+    Mutant(FUSED, "weights * (share - 1))", "weights * (1 - share))"),
+    Mutant(FUSED, "(weights * (1 - share) * nll).sum()", "(weights * nll).sum()"),
+    Mutant(FUSED, "learner.learn_eos(-by_eos)", "pass"),
+    Mutant(FUSED, " + by_eos * to_eos", ""),
+    Mutant(FUSED, "by_q[rows, None], value=-1)", "by_q[rows, None], value=1)"),
+    Mutant(FUSED, "policy.mul_(mass[rows, None])", "policy.mul_(by_q[rows, None])"),
+    Mutant(FUSED, "by_q * (normaliser - agreement)", "by_q * (normaliser + agreement)"),
+    Mutant(FUSED, "_normalise(learner, learner.chunks(~some), mass, normaliser, scratch)", "pass"),
+    Mutant(FUSED, "by_q, by_eos = _split(taught, forced)", "by_q, by_eos = _split(taught, None)"),
+    Mutant(FUSED, "values if forced is None else torch.where(forced, critic.eos(), values)", "values"),
+    Mutant(FUSED, "states) - rewards", "states) + rewards"),
+    Mutant(FUSED, "by_value, _ = _split(2 * mass", "by_value, _ = _split(-2 * mass"),
+    Mutant(
+        FUSED,
+        "by_value, _ = _split(2 * mass * (values - before), forced)",
+        "by_value, _ = _split(2 * mass * (values - before), None)",
+    ),
+    Mutant(FUSED, "        learner.learn_eos(by_eos)", "        pass"),
+    Mutant(
+        FUSED,
+        "learner.learn_chosen(tokens, states, 2 * weights * residual)",
+        "learner.learn_chosen(tokens, states, weights * residual)",
+    ),
+    Mutant(FUSED, "learner.learn(rows, policy, by_value[rows])", "pass"),
+    Mutant(FUSED, "residual = excess - look_ahead", "residual = excess + look_ahead"),
+    Mutant(FUSED, "(weights * residual.square()).sum()", "residual.square().sum()"),
+    Mutant(FUSED, "value if forced is None else torch.where(forced[rows], eos[rows], value)", "value"),
+    Mutant(
+        FUSED,
+        "weights, _ = _split(learner.numbers(weights, len(logits.features)), forced)",
+        "weights = learner.numbers(weights, len(logits.features))",
+    ),
+    Mutant(FUSED, "entropy[rows] = -_dot(policy, logp, scratch[2])", "entropy[rows] = _dot(policy, logp, scratch[2])"),
+    Mutant(FUSED, "_pressure(logp, tau, entropy_form), value=-1)", "_pressure(logp, tau, entropy_form), value=1)"),
+    Mutant(FUSED, "if tau != 0:", "if False:"),
+    Mutant(
+        FUSED,
+        "energy.sub_(gain[rows, None]).mul_(policy), -weights[rows])",
+        "energy.sub_(gain[rows, None]).mul_(policy), weights[rows])",
+    ),
+    Mutant(FUSED, "energy.sub_(gain[rows, None]).mul_(policy)", "energy.mul_(policy)"),
+    Mutant(FUSED, "loss = -(weights * gain).sum()", "loss = (weights * gain).sum()"),
+    Mutant(
+        FUSED,
+        "        return _bounded(values, entropy, target, tau if future_entropy else 0.0, forced, bound_value)",
+        "        return _bounded(values, entropy, target, tau, forced, bound_value)",
+    ),
+    Mutant(FUSED, "entropy[rows] = -logp.mul_(policy).sum(-1)", "entropy[rows] = logp.mul_(policy).sum(-1)"),
+    Mutant(FUSED, "logp.norm(dim=-1, keepdim=True)", "logp.norm(keepdim=True)"),
+    Mutant(FUSED, 'if entropy_form == "exact":', "if True:"),
+    Mutant(FUSED, "values = values + tau * entropy", "values = values - tau * entropy"),
+    Mutant(FUSED, 'if bound_value == "eos":', "if True:"),
+    Mutant(FUSED, "torch.where(forced, target.eos(), values)", "values"),
+    Mutant(FUSED, "return values, entropy.masked_fill(forced, 0)", "return values, entropy"),
+    Mutant(FUSED, "error = chosen - targets", "error = targets - chosen"),
+    Mutant(FUSED, "2 * td_weight * weights * error", "2 * weights * error"),
+    Mutant(FUSED, "loss = td_weight * (weights", "loss = (weights"),
+    Mutant(FUSED, '(len(q.bias) if smoothing_form == "mean" else 1)', "1"),
+    Mutant(
+        FUSED, "free, _ = _split(learner.by_state(weights, states), forced)", "free = learner.by_state(weights, states)"
+    ),
+    Mutant(FUSED, "loss = loss + _spread", "loss = loss - _spread"),
+    Mutant(FUSED, "critic.learn_words(words, readout, 2 * of_states)", "critic.learn_words(words, readout, of_states)"),
+    Mutant(FUSED, "critic.learn_features(2 *", "critic.learn_features(-2 *"),
+    Mutant(FUSED, "unsqueeze(-1)], 1) - mean", "unsqueeze(-1)], 1)"),
+    Mutant(FUSED, "        of_words.addmm_(readout.T, readout)", "        of_words = readout.T @ readout"),
+    Mutant(
+        FUSED, "return soft_policy(scores, tau), scores.amax(-1)", "return soft_policy(scores, tau), scores.amin(-1)"
+    ),
+    Mutant(FUSED, "        scores.div_(tau)", "        scores.mul_(tau)"),
+    Mutant(FUSED, "tau * (scores.amax(-1) - policy", "(scores.amax(-1) - policy"),
+    Mutant(FUSED, "- policy.amax(-1).log())", "+ policy.amax(-1).log())"),
+    Mutant(
+        FUSED,
+        "numbers.masked_fill(forced, 0), numbers.masked_fill(~forced, 0)",
+        "numbers.masked_fill(forced, 0), numbers",
+    ),
+    Mutant(FUSED, "index_put((following,), numbers)[:-1]", "index_put((following,), numbers)[1:]"),
+    Mutant(TABLES, ".clamp(min=torch.finfo(self.sums).min / 4)", ""),
+    Mutant(TABLES, "and dtype != torch.float64", ""),
+    Mutant(TABLES, "self.sums = torch.promote_types(dtype, torch.float32)", "self.sums = dtype"),
+    Mutant(TABLES, "dtype = torch.get_autocast_dtype(device)", "pass"),
+    Mutant(TABLES, "self.zeros().index_add_(0, states, numbers)", "numbers"),
+    Mutant(TABLES, "torch.finfo(self.sums).min / 4", "-1.0"),
+    Mutant(TABLES, "else some.nonzero()", "else (~some).nonzero()"),
+    Mutant(TABLES, "max(ROWS, CELLS // len(self.bias))", "10**6"),
+    Mutant(TABLES, "(features * readout).sum(-1) + self.bias[tokens]", "(features * readout).sum(-1)"),
+    Mutant(TABLES, "@ self.weight[EOS].to(self.sums) + self.bias[EOS]", "@ self.weight[EOS].to(self.sums)"),
+    Mutant(TABLES, ".sum(-1) + policy @ self.bias", ".sum(-1)"),
+    Mutant(TABLES, "torch.is_grad_enabled() and ", ""),
+    Mutant(
+        TABLES,
+        "self.gradient.features[rows] += column * (product @ self.weight)",
+        "self.gradient.features[rows] += product @ self.weight",
+    ),
+    Mutant(TABLES, "(column * self.features[rows]).to(product.dtype)", "self.features[rows]"),
+    Mutant(TABLES, "self.gradient.bias.addmv_(slope.T, scale)", "pass"),
+    Mutant(TABLES, "self.gradient.features.index_add_(0, rows, column * self.weight[tokens])", "pass"),
+    Mutant(TABLES, "self.gradient.weight.index_add_(0, tokens, column * self.features[rows])", "pass"),
+    Mutant(TABLES, "self.gradient.bias.index_add_(0, tokens, slope)", "pass"),
+    Mutant(TABLES, "self.gradient.bias[words].addmv_(readout, matrix[:, -1])", "pass"),
+    Mutant(TABLES, "self.gradient.weight[words].addmm_(readout, matrix[:, :-1])", "pass"),
+    Mutant(TABLES, "        total.addmm_(left, right)", "        total.copy_(left @ right)"),
+    Mutant(TABLES, "        total.add_(left @ right)", "        total.copy_(left @ right)"),
+    Mutant(TABLES, "(upstream * part if need", "(part if need"),
+    Mutant(TABLES, "ctx.save_for_backward(*table_and_gradient[3:])", "ctx.save_for_backward(*table_and_gradient[:3])"),
+    Mutant(
+        SCORING,
+        "target.packed(packing),\n        phase.tau,\n        phase.entropy_form",
+        "q.packed(packing),\n        phase.tau,\n        phase.entropy_form",
+    ),
+    Mutant(SCORING, 'share = 1.0 if phase.td_form == "squared" else 0.5', "share = 1.0"),
+    Mutant(SCORING, 'later = q if phase.look_ahead == "constant" else target', "later = target"),
+    Mutant(SCORING, "gains + look_ahead(values, packing.following)", "gains"),
+    Mutant(SCORING, "loss + phase.smoothing * losses.smoothing", "loss - phase.smoothing * losses.smoothing"),
+    Mutant(
+        SCORING, "weights.unsqueeze(-1).expand(packing.shape)", "weights.square().unsqueeze(-1).expand(packing.shape)"
+    ),
+    Mutant(SCORING, "phase.tau if phase.future_entropy else 0.0", "phase.tau"),
+    Mutant(SCORING, 'forced if phase.bound_value == "eos" else None', "forced"),
+    # An update, and the alarm
+    Mutant(LEARNER, '(name == "actor" and self.kind == "critic")', "False"),
+    Mutant(LEARNER, "self.phase.target_rate)  #", "1 - self.phase.target_rate)  #"),
+    Mutant(LEARNER, "clip_grad_norm_(parameters, self.phase.clip)", "clip_grad_norm_(parameters, 1e9)"),
+    Mutant(LEARNER, "rate = phase.critic_learning_rate", "pass"),
+    Mutant(WATCH, "now[key] < least * first", "now[key] > least * first"),
+    Mutant(WATCH, "min(0.0, 1 - 1 / known", "max(0.0, 1 - 1 / known"),
     # Recipes, and what is built from them
     Mutant(CONFIG, "lambda x: 0 < x < inf", "lambda x: 0 < x"),
     Mutant(CONFIG, "lambda x: 0 <= x < inf", "lambda x: not x < 0"),
@@ -208,7 +355,7 @@ MUTANTS = [
 
 
 def tests_of(file: str) -> Path:
-    path = ROOT / "tests" / file
+    path = ROOT / "tests" / (FUSED if file == TABLES else file)  # tables are tested by what is made of them
     return path.with_name(f"test_{path.name}")
 
 

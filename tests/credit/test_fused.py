@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seqcredit.credit import fused, losses, values
-from seqcredit.credit.fused import Table, look_ahead, pack
+from seqcredit.credit import fused, losses, tables, values
+from seqcredit.credit.tables import Table, look_ahead, pack
 from seqcredit.types import token_mask
 
 V, D, TAU, KAPPA, SMOOTHING = 8, 3, 0.3, 0.2, 0.4
@@ -203,42 +203,9 @@ def compare(name: str, x: Inputs, tolerance: float = DOUBLE) -> None:
 def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of three rows and of five words at the most, neither of which divides the whole; or all in one."""
     if request.param == "several chunks":
-        monkeypatch.setattr(fused, "CELLS", 3 * V)
-        monkeypatch.setattr(fused, "ROWS", 1)
-        monkeypatch.setattr(fused, "COLUMNS", 5)
-
-
-# Packing.
-
-
-def test_packing_by_hand() -> None:
-    assert PACKING.places.tolist() == [0, 1, 2, 3, 4, 5, 8, 12, 13, 14, 16, 17, 18, 19]
-    assert PACKING.following.tolist() == [1, 2, 3, -1, 5, -1, -1, 8, 9, -1, 11, 12, 13, -1]
-    assert PACKING.take(TOKENS).tolist() == [3, 2, 4, 0, 1, 0, 0, 6, 4, 0, 5, 5, 2, 6]
-    assert N % 3 == 2
-
-
-def test_what_is_packed_comes_back_with_zeros_on_padding() -> None:
-    padded = random(B, T, seed=5)
-    assert torch.equal(PACKING.spread(PACKING.take(padded)), torch.where(MASK, padded, 0.0))
-    features = random(B, T, D, seed=6)
-    assert torch.equal(PACKING.take(features), features[MASK])
-
-
-def test_proposals_may_have_their_own_axis() -> None:
-    tokens = TOKENS[:4].reshape(2, 2, T)
-    packing, flat = pack(tokens), pack(TOKENS[:4])
-    assert torch.equal(packing.places, flat.places)
-    assert torch.equal(packing.following, flat.following)
-    features = random(2, 2, T, D, seed=6)
-    assert torch.equal(packing.take(features), features[token_mask(tokens)])
-    assert packing.spread(packing.take(features)[:, 0]).shape == tokens.shape
-
-
-def test_look_ahead_never_crosses_the_end_of_a_sequence() -> None:
-    states = random(B, T, seed=7)
-    expected = values.one_step_targets(torch.zeros(B, T, dtype=torch.float64), states, TOKENS)
-    assert torch.equal(PACKING.spread(look_ahead(PACKING.take(states), PACKING.following)), expected)
+        monkeypatch.setattr(tables, "CELLS", 3 * V)
+        monkeypatch.setattr(tables, "ROWS", 1)
+        monkeypatch.setattr(tables, "COLUMNS", 5)
 
 
 # Value and gradient, against the specification.
@@ -526,8 +493,8 @@ class Largest(TorchDispatchMode):
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_table_is_never_written_down(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "CELLS", 2 * V)
-    monkeypatch.setattr(fused, "ROWS", 1)
+    monkeypatch.setattr(tables, "CELLS", 2 * V)
+    monkeypatch.setattr(tables, "ROWS", 1)
     fast, specification = PAIRS[name]
     x = inputs()
     for loss, forms in ((fast, False), (specification, True)):
@@ -537,7 +504,7 @@ def test_a_table_is_never_written_down(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_td_errors_and_smoothing_never_score_all_actions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused._Reader, "scores", None)
+    monkeypatch.setattr(tables.Reader, "scores", None)
     x = inputs()
     fast_critic(x, SMOOTHING).backward()
     assert x.critic.weight.grad is not None
@@ -588,8 +555,8 @@ def test_autocast_leaves_double_precision_alone() -> None:
 
 def test_bfloat16_is_summed_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of small gradients, one a chunk: in bfloat16 a sum stops growing."""
-    monkeypatch.setattr(fused, "CELLS", V)
-    monkeypatch.setattr(fused, "ROWS", 1)
+    monkeypatch.setattr(tables, "CELLS", V)
+    monkeypatch.setattr(tables, "ROWS", 1)
     rows = 1500
     table = Table(torch.ones(rows, D), torch.zeros(V, D), torch.zeros(V))
     half = Table(*(part.bfloat16().requires_grad_() for part in table))

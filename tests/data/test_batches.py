@@ -57,10 +57,11 @@ def test_order_is_a_function_of_seed_and_epoch(split: Split) -> None:
     assert len({str(sorted(map(sorted, order))) for order in orders.values()}) == len(orders)
 
 
-def test_batches_are_of_like_length_and_in_no_order_of_length(split: Split) -> None:
+def test_batches_are_of_like_source_length_and_in_no_order_of_length(split: Split) -> None:
     batches = epoch_batches(split, 8, seed=0, epoch=0)
     # All pairs lie in one window, and so the batches' ranges of lengths do not overlap.
-    ranges = [(split.reference_lengths[batch].min(), split.reference_lengths[batch].max()) for batch in batches]
+    lengths = [split.source_lengths[examples(split, batch)] for batch in batches]
+    ranges = [(inside.min(), inside.max()) for inside in lengths]
     ordered = sorted(ranges)
     assert all(a[1] <= b[0] for a, b in pairwise(ordered))
     assert ranges != ordered
@@ -171,4 +172,4 @@ def test_multi30k_has_little_padding(real_data: Path, tmp_path: Path) -> None:
     data = read_parallel(folder / "train.de", folder / "train.en")
     prepare({"train": data}, tmp_path / "out", PrepareOptions(min_count=3))
     split = Prepared.open(tmp_path / "out").split("train")
-    assert padding_ratio(split, epoch_batches(split, 50, 0, 0)) < 0.12
+    assert padding_ratio(split, epoch_batches(split, 50, 0, 0)) < 0.2

@@ -93,3 +93,13 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
 def test_the_same_generator_gives_the_same_update() -> None:
     ends = [weights(made.models["actor"]) for made in (learner(PHASES[-1][0]) for _ in range(2)) if made.update(BATCH)]
     assert torch.equal(*ends)
+
+
+def test_dropout_is_on_where_sequences_are_drawn_and_off_in_a_fixed_judge() -> None:
+    """The critic is trained on samples of the actor as it samples later; VAML reads its Q in evaluation mode."""
+    modes = {
+        type(phase): {name: model.training for name, model in learner(phase).models.items()} for phase, _ in PHASES
+    }
+    assert modes[config.Critic] == {"actor": True, "critic": True, "target": False}
+    assert modes[config.Vaml] == {"actor": True, "critic": False}
+    assert modes[config.SoftQ] == {"actor": False, "critic": True}

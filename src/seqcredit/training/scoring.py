@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from seqcredit.config import ActorCritic, Critic, SoftQ, Vaml
 from seqcredit.credit import fused, losses
-from seqcredit.credit.fused import Packing, Table, look_ahead, pack
+from seqcredit.credit.tables import Packing, Table, look_ahead, pack
 from seqcredit.credit.values import chosen, entropy, expected_value
 from seqcredit.types import token_mask
 

@@ -1,0 +1,217 @@
+"""Scores of all actions in many states, never written down: read and learned from in chunks that fit the cache.
+
+Packed tokens only: N states are the rows of a `Table`, and each of K tokens is taken at one of them: at the row of its
+own number, or at its row in `states`, so that sequences with a common beginning can share their states.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from seqcredit.types import EOS, token_mask
+
+CELLS = 2**22  # scores of a chunk: 16 MB in float32
+ROWS = 96  # but at least so many rows, for the sake of the matrix products
+COLUMNS = 1024  # words at a time where a product is as wide as the vocabulary, on a CPU
+
+
+class Table(NamedTuple):
+    """Scores of all actions in N states, logits or Q, that are never written down: features and readout."""
+
+    features: Float[Tensor, "N D"]
+    weight: Float[Tensor, "V D"]
+    bias: Float[Tensor, " V"]
+
+
+class Packing(NamedTuple):
+    """Where the tokens of padded sequences stand, padding left out, and which state each of them leads to."""
+
+    places: Int[Tensor, " N"]  # in the flattened (*B, T)
+    following: Int[Tensor, " N"]  # row of the state after each token, -1 where its sequence ends
+    shape: torch.Size  # (*B, T)
+
+    def take(self, padded: Tensor) -> Tensor:
+        """(*B, T, ...) -> (N, ...)."""
+        return padded.flatten(0, len(self.shape) - 1)[self.places]
+
+    def spread(self, packed: Float[Tensor, " N"]) -> Float[Tensor, "*B T"]:
+        """(N) -> (*B, T), with 0 on padding."""
+        padded = packed.new_zeros(self.shape.numel())
+        return padded.index_put((self.places,), packed).view(self.shape)
+
+
+def pack(tokens: Int[Tensor, "*B T"]) -> Packing:
+    """Leave padding out."""
+    T = tokens.shape[-1]
+    places = token_mask(tokens).flatten().nonzero().squeeze(-1)
+    ends = (tokens.flatten()[places] == EOS) | (places % T == T - 1)
+    following = torch.arange(1, len(places) + 1, device=tokens.device).masked_fill(ends, -1)
+    return Packing(places, following, tokens.shape)
+
+
+def look_ahead(values: Float[Tensor, " N"], following: Int[Tensor, " K"]) -> Float[Tensor, " K"]:
+    """The value of the state that each token leads to, 0 where its sequence ends: rewards plus this are targets.
+
+    Eq. (optimal_Q) and (recursion_terminal).
+    """
+    return torch.cat([values, values.new_zeros(1)])[following]
+
+
+def at(numbers: Tensor, states: Tensor | None) -> Tensor:
+    """Numbers of the states where tokens are taken."""
+    return numbers if states is None else numbers[states]
+
+
+class Reader:
+    """A table of constants. Within `with` there is neither a graph nor automatic precision: both are in our hands.
+
+    Products have the precision of the features, or of autocast; sums have float32 at the least.
+    """
+
+    def __init__(self, table: Table) -> None:
+        device, dtype = table.features.device.type, table.features.dtype
+        if torch.is_autocast_enabled(device) and dtype != torch.float64:
+            dtype = torch.get_autocast_dtype(device)
+        self.sums = torch.promote_types(dtype, torch.float32)
+        self.features, self.weight = table.features.detach().to(dtype), table.weight.detach().to(dtype)
+        # An action with a bias of - infinity has probability 0 either way, but 0 times a number is 0.
+        self.bias = table.bias.detach().to(self.sums).clamp(min=torch.finfo(self.sums).min / 4)
+        self._modes: tuple[Any, ...] = torch.no_grad(), torch.autocast(device, enabled=False)
+
+    def __enter__(self) -> None:
+        for mode in self._modes:
+            mode.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for mode in reversed(self._modes):
+            mode.__exit__(*error)
+
+    def numbers(self, given: Tensor | None, count: int) -> Tensor:
+        """Constants in the precision of sums; ones if not given."""
+        return self.bias.new_ones(count) if given is None else given.detach().to(self.sums)
+
+    def zeros(self) -> Tensor:
+        """A number for each state, to be filled."""
+        return self.bias.new_zeros(len(self.features))
+
+    def by_state(self, numbers: Tensor, states: Tensor | None) -> Tensor:
+        """Numbers of tokens (K), summed in their states (N)."""
+        return numbers if states is None else self.zeros().index_add_(0, states, numbers)
+
+    def chunks(self, some: Tensor | None = None) -> Iterator[Tensor]:
+        """Rows, or those of a mask, a chunk at a time."""
+        rows = torch.arange(len(self.features), device=self.bias.device) if some is None else some.nonzero().squeeze(-1)
+        return iter(rows.tensor_split(max(1, -(-len(rows) // self._height()))))
+
+    def tables(self, count: int) -> Tensor:
+        """Room for the scores of a chunk, several times."""
+        return self.bias.new_empty(count, min(self._height(), len(self.features)), len(self.bias))
+
+    def blocks(self) -> Iterator[slice]:
+        """The vocabulary, a block at a time."""
+        size = COLUMNS if self.bias.device.type == "cpu" else 64 * COLUMNS
+        return (slice(first, first + size) for first in range(0, len(self.bias), size))
+
+    def scores(self, rows: Tensor, out: Tensor) -> Tensor:
+        """Scores of a chunk (n, V), written to the beginning of `out`."""
+        features, out = self.features[rows], out[: len(rows)]
+        for words in self.blocks():
+            readout, bias, block = self.weight[words].T, self.bias[words], out[:, words]
+            if features.dtype == self.sums:
+                torch.addmm(bias, features, readout, out=block)
+            else:
+                torch.add(features @ readout, bias, out=block)
+        return out
+
+    def chosen(self, tokens: Tensor, states: Tensor | None) -> Tensor:
+        """Scores of the tokens (K)."""
+        features, readout = at(self.features, states).to(self.sums), self.weight[tokens].to(self.sums)
+        return (features * readout).sum(-1) + self.bias[tokens]
+
+    def eos(self) -> Tensor:
+        """Scores of eos in all states (N)."""
+        return self.features.to(self.sums) @ self.weight[EOS].to(self.sums) + self.bias[EOS]
+
+    def expected(self, policy: Tensor, rows: Tensor) -> Tensor:
+        """sum_w pi of the scores of a chunk (n), which are not formed: features times the expected readout."""
+        readout = (policy.to(self.weight.dtype) @ self.weight).to(self.sums)
+        return (self.features[rows].to(self.sums) * readout).sum(-1) + policy @ self.bias
+
+    def _height(self) -> int:
+        return max(ROWS, CELLS // len(self.bias))
+
+
+class Trainable(Reader):
+    """A table with gradients, which are summed up while the loss is."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
+        self.table = table
+        self.wanted = torch.is_grad_enabled() and any(part.requires_grad for part in table)
+        self.gradient = Table(*(torch.zeros_like(part, dtype=self.sums) for part in table)) if self.wanted else table
+
+    def learn(self, rows: Tensor, slope: Tensor, scale: Tensor) -> None:
+        """The gradient of a chunk's scores (n, V) is `slope` times `scale` (n)."""
+        if not self.wanted:
+            return
+        column, product = scale.unsqueeze(-1), slope.to(self.weight.dtype)
+        self.gradient.features[rows] += column * (product @ self.weight)
+        _add_product(self.gradient.weight, product.T, (column * self.features[rows]).to(product.dtype))
+        self.gradient.bias.addmv_(slope.T, scale)
+
+    def learn_chosen(self, tokens: Tensor, states: Tensor | None, slope: Tensor) -> None:
+        """The gradient of the tokens' scores (K)."""
+        if not self.wanted:
+            return
+        column = slope.unsqueeze(-1)
+        rows = torch.arange(len(self.features), device=slope.device) if states is None else states
+        self.gradient.features.index_add_(0, rows, column * self.weight[tokens])
+        self.gradient.weight.index_add_(0, tokens, column * self.features[rows])
+        self.gradient.bias.index_add_(0, tokens, slope)
+
+    def learn_eos(self, slope: Tensor) -> None:
+        """The gradient of the scores of eos (N)."""
+        self.learn_chosen(torch.full_like(slope, EOS, dtype=torch.long), None, slope)
+
+    def learn_words(self, words: slice, readout: Tensor, matrix: Tensor) -> None:
+        """The gradient of some words' [weight, bias] is `readout` times `matrix`."""
+        if not self.wanted:
+            return
+        self.gradient.weight[words].addmm_(readout, matrix[:, :-1])
+        self.gradient.bias[words].addmv_(readout, matrix[:, -1])
+
+    def learn_features(self, gradient: Tensor) -> None:
+        """The gradient of the features (N, D)."""
+        if self.wanted:
+            self.gradient.features.add_(gradient)
+
+    def attach(self, loss: Tensor) -> Tensor:
+        """The loss, with the gradients that were formed on the way."""
+        return _Formed.apply(loss, *self.table, *self.gradient) if self.wanted else loss
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total.add_(left @ right)
+
+
+class _Formed(torch.autograd.Function):
+    """A number whose gradients are known already: going backward only multiplies them."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, *table_and_gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(*table_and_gradient[3:])
+        return loss.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        needed = ctx.needs_input_grad[1:4]
+        formed = (upstream * part if need else None for need, part in zip(needed, ctx.saved_tensors, strict=True))
+        return None, *formed, None, None, None

@@ -1,0 +1,48 @@
+"""Tokens without their padding; what is done with them is tested with `fused`."""
+
+import torch
+from torch import Tensor
+
+from seqcredit.credit import values
+from seqcredit.credit.tables import look_ahead, pack
+from seqcredit.types import token_mask
+
+D = 3
+# The last sequence is cut off before its eos.
+TOKENS = torch.tensor([[3, 2, 4, 0], [1, 0, 0, 0], [0, 0, 0, 0], [6, 4, 0, 0], [5, 5, 2, 6]])
+B, T = TOKENS.shape
+MASK = token_mask(TOKENS)
+PACKING = pack(TOKENS)
+
+
+def random(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def test_packing_by_hand() -> None:
+    assert PACKING.places.tolist() == [0, 1, 2, 3, 4, 5, 8, 12, 13, 14, 16, 17, 18, 19]
+    assert PACKING.following.tolist() == [1, 2, 3, -1, 5, -1, -1, 8, 9, -1, 11, 12, 13, -1]
+    assert PACKING.take(TOKENS).tolist() == [3, 2, 4, 0, 1, 0, 0, 6, 4, 0, 5, 5, 2, 6]
+
+
+def test_what_is_packed_comes_back_with_zeros_on_padding() -> None:
+    padded = random(B, T, seed=5)
+    assert torch.equal(PACKING.spread(PACKING.take(padded)), torch.where(MASK, padded, 0.0))
+    features = random(B, T, D, seed=6)
+    assert torch.equal(PACKING.take(features), features[MASK])
+
+
+def test_proposals_may_have_their_own_axis() -> None:
+    tokens = TOKENS[:4].reshape(2, 2, T)
+    packing, flat = pack(tokens), pack(TOKENS[:4])
+    assert torch.equal(packing.places, flat.places)
+    assert torch.equal(packing.following, flat.following)
+    features = random(2, 2, T, D, seed=6)
+    assert torch.equal(packing.take(features), features[token_mask(tokens)])
+    assert packing.spread(packing.take(features)[:, 0]).shape == tokens.shape
+
+
+def test_look_ahead_never_crosses_the_end_of_a_sequence() -> None:
+    states = random(B, T, seed=7)
+    expected = values.one_step_targets(torch.zeros(B, T, dtype=torch.float64), states, TOKENS)
+    assert torch.equal(PACKING.spread(look_ahead(PACKING.take(states), PACKING.following)), expected)
