@@ -69,6 +69,8 @@ def parser() -> Parser:
     made.add_argument(
         "--against", nargs="+", default=[], type=Path, metavar="RUN", help="runs to compare with, by paired bootstrap"
     )
+    made = command("results", results, "print the cells below a folder as a table")
+    made.add_argument("folder", nargs="?", type=Path, default=Path("results"), help="default: results")
     made = command("export", export, "write one folder that can translate elsewhere")
     made.add_argument("run_folder", metavar="RUN", type=Path)
     made.add_argument("out", metavar="OUT", type=Path, help="the folder to make")
@@ -348,6 +350,14 @@ def record(options: argparse.Namespace) -> int:
     prepared = open_data(run.data, run.about["vocabularies"])
     write(run, prepared, options.cell, [Run.open(folder) for folder in options.against])
     print(f"written to {options.cell}, with the hypotheses beside it")
+    return 0
+
+
+def results(options: argparse.Namespace) -> int:
+    """`seqcredit results`."""
+    from seqcredit.reporting.results import table
+
+    print(table(options.folder), end="")
     return 0
 
 
