@@ -49,6 +49,7 @@ CUSTOM = "rewards/custom.py"
 FINISHED = "rewards/finished.py"
 PREFIXES = "rewards/prefixes.py"
 LSTM = "models/lstm.py"
+RECURRENCE = "models/recurrence.py"
 SEARCH = "models/search.py"
 FUSED = "credit/fused.py"
 TABLES = "credit/tables.py"
@@ -313,11 +314,9 @@ MUTANTS = [
     ),
     Mutant(SCORING, 'share = 1.0 if phase.td_form == "squared" else 0.5', "share = 1.0"),
     Mutant(SCORING, 'later = q if phase.look_ahead == "constant" else target', "later = target"),
-    Mutant(SCORING, "gains + look_ahead(values, packing.following)", "gains"),
+    Mutant(SCORING, "gains + look_ahead(values, following)", "gains"),
     Mutant(SCORING, "loss + phase.smoothing * losses.smoothing", "loss - phase.smoothing * losses.smoothing"),
-    Mutant(
-        SCORING, "weights.unsqueeze(-1).expand(packing.shape)", "weights.square().unsqueeze(-1).expand(packing.shape)"
-    ),
+    Mutant(TABLES, "each = weights.unsqueeze(-1)", "each = weights.square().unsqueeze(-1)"),
     Mutant(SCORING, "phase.tau if phase.future_entropy else 0.0", "phase.tau"),
     Mutant(SCORING, 'forced if phase.bound_value == "eos" else None', "forced"),
     # An update, and the alarm
@@ -354,12 +353,12 @@ MUTANTS = [
 ]
 
 
-def tests_of(file: str) -> Path:
-    path = ROOT / "tests" / (FUSED if file == TABLES else file)  # tables are tested by what is made of them
-    return path.with_name(f"test_{path.name}")
+def tests_of(file: str) -> list[Path]:
+    paths = [ROOT / "tests" / name for name in ((TABLES, FUSED) if file == TABLES else (file,))]  # what is made of them
+    return [path.with_name(f"test_{path.name}") for path in paths]
 
 
-def run_tests(package: Path, tests: Path) -> int:
+def run_tests(package: Path, tests: list[Path]) -> int:
     """pytest's exit code for `tests` with the package of that folder; the process ends with it."""
     sys.path.insert(0, str(package))
     silence = os.open(os.devnull, os.O_WRONLY)
@@ -367,7 +366,7 @@ def run_tests(package: Path, tests: Path) -> int:
     os.dup2(silence, 2)
     os.chdir(ROOT)
     loaded_before = ["-W", "ignore:Module already imported"]
-    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", *loaded_before, str(tests)]))
+    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", *loaded_before, *map(str, tests)]))
 
 
 def start(file: str, text: str, folder: Path) -> int:

@@ -29,4 +29,4 @@ def test_every_function_has_a_mutant(file: str) -> None:
 def test_mutants_are_current() -> None:
     for mutant in mutants.MUTANTS:
         assert (mutants.SOURCE / mutant.file).read_text().count(mutant.before) == 1, str(mutant)
-        assert mutants.tests_of(mutant.file).exists()
+        assert all(path.exists() for path in mutants.tests_of(mutant.file))

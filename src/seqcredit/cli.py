@@ -79,6 +79,11 @@ def parser() -> Parser:
     made.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="default: runs/demo")
     made = command("recipes", recipes, "list the recipes that come along, or show one")
     made.add_argument("name", nargs="?", metavar="NAME", help="such as iwslt14/erac")
+    made = command("bench", bench, "time a step of every algorithm on made-up data (about 10 minutes)")
+    made.add_argument("--rounds", type=int, default=7, metavar="N", help="default: 7")
+    made.add_argument("--json", action="store_true", help="print all figures as JSON")
+    made.add_argument("--profile", type=Path, metavar="FILE", help="only write a trace of one ERAC step")
+    made.add_argument("--threads", type=int, metavar="N", help="threads of the CPU")
     made = command("verify", verify, "check each proposition of the paper on whole spaces; exit code 1 if one fails")
     made.add_argument("--json", action="store_true", help="print every cell as JSON instead of the table")
     return top
@@ -400,6 +405,31 @@ def recipes(options: argparse.Namespace) -> int:
     else:
         for name, about in report.listing():
             print(f"{name:42} {about}")
+    return 0
+
+
+def bench(options: argparse.Namespace) -> int:
+    """`seqcredit bench`."""
+    import torch
+    from rich.console import Console
+
+    from seqcredit.reporting import bench as report
+
+    if options.rounds < 1:
+        raise UserError(f"--rounds {options.rounds}: at least one round is needed.")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    if options.profile:
+        report.profile(options.profile)
+        print(f"written to {options.profile}; open it in chrome://tracing or ui.perfetto.dev")
+        return 0
+    found = report.bench(options.rounds, lambda line: print(line, file=sys.stderr, flush=True))
+    if options.json:
+        print(json.dumps(found, indent=1))
+    else:
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+        for shown in report.tables(found):
+            console.print(shown)
     return 0
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from seqcredit.credit import values
-from seqcredit.credit.tables import look_ahead, pack
+from seqcredit.credit.tables import look_ahead, pack, share
 from seqcredit.types import token_mask
 
 D = 3
@@ -46,3 +46,20 @@ def test_look_ahead_never_crosses_the_end_of_a_sequence() -> None:
     states = random(B, T, seed=7)
     expected = values.one_step_targets(torch.zeros(B, T, dtype=torch.float64), states, TOKENS)
     assert torch.equal(PACKING.spread(look_ahead(PACKING.take(states), PACKING.following)), expected)
+
+
+def test_sharing_by_hand() -> None:
+    """Of three samples the second branches off at 1, the third only with eos; the second sentence has no words."""
+    tokens = torch.tensor([[[5, 6, 7, 0], [5, 8, 7, 0], [5, 6, 7, 0]], [[0, 0, 0, 0]] * 3])
+    packing = share(tokens, torch.tensor([[3, 1, 3], [0, 0, 0]]))
+    assert packing.take(tokens).tolist() == [5, 6, 7, 0, 8, 7, 0, 0, 0, 0, 0]
+    assert packing.states.tolist() == [0, 1, 2, 3, 1, 4, 5, 3, 6, 6, 6]
+    assert packing.following.tolist() == [1, 2, 3, -1, 4, 5, -1, -1, -1, -1, -1]
+    assert packing.own.tolist() == [0, 1, 2, 3, 6, 7, 12]
+    assert packing.take_states(tokens).tolist() == [5, 6, 7, 0, 7, 0, 0]
+    weights = torch.tensor([[1.0, 10.0, 100.0], [1.0, 10.0, 100.0]])
+    assert packing.weigh(weights).tolist() == [111, 101, 101, 1, 10, 10, 10, 100, 1, 10, 100]
+
+
+def test_what_is_not_shared_is_weighed_by_its_sequence() -> None:
+    assert PACKING.weigh(torch.arange(5.0)).tolist() == [0] * 4 + [1] * 2 + [2] + [3] * 3 + [4] * 4

@@ -273,3 +273,33 @@ def test_layers_are_used() -> None:
     shallow, deep = model(layers=1), model(layers=2)
     assert len(list(deep.parameters())) > len(list(shallow.parameters()))
     assert deep.encode(SOURCE).h.shape == (4, 2, 4)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("attention", ["dot", "mlp"])
+def test_branches_are_features_computed_once(layers: int, attention: str) -> None:
+    """Values and gradients along proposals that share their beginnings equal those along whole sequences."""
+    from seqcredit.credit.proposals import corrupt_tokens
+    from seqcredit.credit.tables import share
+
+    generator = torch.Generator().manual_seed(0)
+    model = Seq2Seq(9, 9, 4, 6, layers, attention, generator=generator).double()  # type: ignore[arg-type]
+    references = pad([[2, 3, 4, 5], [6], [7, 8, 2]])
+    noise = Noise(generator, 3)
+    tokens, fork = corrupt_tokens(references, 4, 9, noise, 0.3)
+    masks = model.masks(5, noise).double()
+    packing = share(tokens, fork)
+    results = []
+    for shared in (True, False):
+        model.zero_grad()
+        memory = model.encode(pad([[2, 3], [4, 5, 6], [7]]))
+        if shared:
+            features = model.branches(memory, tokens, fork, masks)
+        else:
+            whole = model.features(repeat(memory, 4), tokens.flatten(0, 1), masks.repeat_interleave(4, 0))
+            features = packing.take_states(whole.unflatten(0, (3, 4)))
+        weights = torch.randn(features.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        (features * weights).sum().backward()
+        results.append((features.detach(), [p.grad for p in model.parameters() if p.grad is not None]))
+    assert len(packing.own) < int(token_mask(tokens).sum())
+    torch.testing.assert_close(*results)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -28,20 +28,35 @@ class Table(NamedTuple):
 
 
 class Packing(NamedTuple):
-    """Where the tokens of padded sequences stand, padding left out, and which state each of them leads to."""
+    """Where K tokens of padded sequences stand, padding left out, the state that each is taken at, and the next one."""
 
-    places: Int[Tensor, " N"]  # in the flattened (*B, T)
-    following: Int[Tensor, " N"]  # row of the state after each token, -1 where its sequence ends
+    places: Int[Tensor, " K"]  # in the flattened (*B, T)
+    following: Int[Tensor, " K"]  # row of the state after each token, -1 where its sequence ends
     shape: torch.Size  # (*B, T)
+    states: Int[Tensor, " K"] | None = None  # row of the state of each token; None: a row a token, in their order
+    own: Int[Tensor, " N"] | None = None  # where the states stand, if some are shared
+    common: Bool[Tensor, "B M T"] | None = None  # tokens that are left out, being those of sample 0
 
     def take(self, padded: Tensor) -> Tensor:
-        """(*B, T, ...) -> (N, ...)."""
+        """Of every token: (*B, T, ...) -> (K, ...)."""
         return padded.flatten(0, len(self.shape) - 1)[self.places]
 
-    def spread(self, packed: Float[Tensor, " N"]) -> Float[Tensor, "*B T"]:
-        """(N) -> (*B, T), with 0 on padding."""
+    def take_states(self, padded: Tensor) -> Tensor:
+        """Of every state: (*B, T, ...) -> (N, ...)."""
+        return padded.flatten(0, len(self.shape) - 1)[self.places if self.own is None else self.own]
+
+    def spread(self, packed: Float[Tensor, " K"]) -> Float[Tensor, "*B T"]:
+        """(K) -> (*B, T), with 0 elsewhere."""
         padded = packed.new_zeros(self.shape.numel())
         return padded.index_put((self.places,), packed).view(self.shape)
+
+    def weigh(self, weights: Float[Tensor, "*B"]) -> Float[Tensor, " K"]:
+        """The weight of each token's sequence; a token of sample 0 counts for all samples that have it in common."""
+        each = weights.unsqueeze(-1).expand(self.shape)
+        if self.common is not None:
+            each = each.clone()
+            each[:, 0] += (weights.unsqueeze(-1) * self.common).sum(1)
+        return self.take(each)
 
 
 def pack(tokens: Int[Tensor, "*B T"]) -> Packing:
@@ -51,6 +66,23 @@ def pack(tokens: Int[Tensor, "*B T"]) -> Packing:
     ends = (tokens.flatten()[places] == EOS) | (places % T == T - 1)
     following = torch.arange(1, len(places) + 1, device=tokens.device).masked_fill(ends, -1)
     return Packing(places, following, tokens.shape)
+
+
+def share(tokens: Int[Tensor, "B M T"], fork: Int[Tensor, "B M"]) -> Packing:
+    """Leave padding out, and what samples have in common with sample 0: their tokens before the fork.
+
+    The state at the fork is sample 0's too: there another token is taken.
+    """
+    real, place = token_mask(tokens), torch.arange(tokens.shape[-1], device=tokens.device)
+    common, borrowed = (real & (place < (fork + n).unsqueeze(-1)) for n in (0, 1))
+    common[:, 0] = borrowed[:, 0] = False
+    own = real & ~borrowed
+    number = own.flatten().cumsum(0).view(own.shape) - 1
+    rows = torch.where(borrowed, number[:, :1], number)  # (B, M, T)
+    after = torch.nn.functional.pad(rows[..., 1:], (0, 1), value=-1).masked_fill(tokens == EOS, -1)
+    places = (real & ~common).flatten().nonzero().squeeze(-1)
+    states, following = (table.flatten()[places] for table in (rows, after))
+    return Packing(places, following, tokens.shape, states, own.flatten().nonzero().squeeze(-1), common)
 
 
 def look_ahead(values: Float[Tensor, " N"], following: Int[Tensor, " K"]) -> Float[Tensor, " K"]:

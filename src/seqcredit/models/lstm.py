@@ -1,7 +1,8 @@
 """The paper's network: a bidirectional LSTM reads, an LSTM with attention writes."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,6 +11,7 @@ from torch import Generator, Tensor, nn
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
 from seqcredit.models.memory import Memory, State
+from seqcredit.models.recurrence import Ragged, ragged, unroll
 from seqcredit.types import token_mask
 
 INITIAL = 0.1  # every weight starts uniform in [-INITIAL, INITIAL]
@@ -88,6 +90,32 @@ class Seq2Seq(nn.Module):
             return self._feed(memory, words, masks)
         states, _, _ = self._write(words, memory.h, memory.c)
         return self._attend(memory, states, masks)[0]
+
+    def branches(
+        self,
+        memory: Memory,
+        tokens: Int[Tensor, "B M T"],
+        fork: Int[Tensor, "B M"],
+        masks: Float[Tensor, "B T D"] | None = None,
+    ) -> Float[Tensor, "N D"]:
+        """`features` of M sequences for each source, without padding, and those that they share computed once.
+
+        Before its fork a sequence is the first one of its source. The rows are those of `credit.tables.share`: all
+        states of the first sequence, and of the others the states after their fork, in the order of (B, M, T). Input
+        feeding has no branches.
+        """
+        b, m, t, tree = _grow(tokens, fork)
+        before = self.embedding(tokens[b, m, (t - 1).clamp(min=0)])
+        inputs = torch.where((t == 0).unsqueeze(-1), self.bos, before)[tree.place.argsort()]
+        with _own_precision(inputs):
+            for layer, weights in enumerate(self.decoder.all_weights):
+                inputs = _unroll_tree(inputs, tree, memory.h[:, layer], memory.c[:, layer], weights)
+        counts = torch.bincount(b, minlength=len(tokens))
+        row = torch.arange(len(b), device=b.device) - (counts.cumsum(0) - counts)[b]
+        grid = inputs.new_zeros(len(tokens), int(counts.max()), inputs.shape[-1])  # of each source, all its states
+        drops = None if masks is None else torch.zeros_like(grid).index_put((b, row), masks[b, t])
+        vectors, _ = self._attend(memory, grid.index_put((b, row), inputs[tree.place]), drops)
+        return vectors[b, row]
 
     def masks(self, length: int, noise: Noise) -> Float[Tensor, "B T D"] | None:
         """Inverted dropout for the attention vectors, or None where there is none to do."""
@@ -183,6 +211,43 @@ class Additive(nn.Module):
     def forward(self, h: Float[Tensor, "B T D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "B T S"]:
         pairs = self.query(h).unsqueeze(2) + keys.unsqueeze(1)  # (B, T, S, D), the largest tensor of the network
         return self.energy(pairs.tanh_()).squeeze(-1)
+
+
+class Tree(NamedTuple):
+    """Sequences that branch off others: stems first, then twigs, each from a place of a stem."""
+
+    place: Int[Tensor, " N"]  # where each state stands among those of the stems, then of the twigs
+    stems: Ragged
+    twigs: Ragged
+    fork: Int[Tensor, " R"]  # where each twig begins, among the stems' places
+
+
+def _grow(tokens: Int[Tensor, "B M T"], fork: Int[Tensor, "B M"]) -> tuple[Tensor, Tensor, Tensor, Tree]:
+    """Source, sequence and position of every state of its own, and the tree that they make."""
+    B, M, T = tokens.shape
+    real = token_mask(tokens)
+    last = torch.cat(
+        [torch.full_like(fork[:, :1], -1), fork[:, 1:]], 1
+    )  # position of the last state that is not its own
+    b, m, t = (real & (torch.arange(T, device=tokens.device) > last.unsqueeze(-1))).nonzero().unbind(1)
+    lengths = real.sum(-1) - 1 - last
+    stems, twigs = ragged(lengths[:, 0]), ragged(lengths[:, 1:].flatten())
+    stem, twig = (m == 0).nonzero().squeeze(1), (m > 0).nonzero().squeeze(1)
+    place = torch.empty_like(b)
+    place[stem] = stems.place(b[stem], t[stem])
+    branch = b[twig] * (M - 1) + m[twig] - 1
+    place[twig] = len(stem) + twigs.place(branch, t[twig] - last[b, m][twig] - 1)
+    source = torch.arange(B, device=tokens.device).repeat_interleave(M - 1)
+    return b, m, t, Tree(place, stems, twigs, stems.place(source, fork[:, 1:].flatten()))
+
+
+def _unroll_tree(inputs: Tensor, tree: Tree, h: Tensor, c: Tensor, weights: Sequence[Tensor]) -> Float[Tensor, "N D"]:
+    """Hidden states of the stems from h and c, then those of the twigs from where they branch off."""
+    stem_inputs, twig_inputs = inputs.split([sum(tree.stems.sizes), sum(tree.twigs.sizes)])
+    order = tree.stems.rank.argsort()
+    hidden, cells = unroll(stem_inputs, tree.stems.sizes, h[order], c[order], weights)
+    start = tree.fork[tree.twigs.rank.argsort()]
+    return torch.cat([hidden, unroll(twig_inputs, tree.twigs.sizes, hidden[start], cells[start], weights)[0]])
 
 
 @torch.no_grad()

@@ -43,3 +43,8 @@ def repeat(rows: Rows, times: int) -> Rows:
     """Every sentence `times` over, its copies side by side: M proposals that share one reading of the source."""
     size = rows[0].shape[0]
     return select(rows, torch.arange(size, device=rows[0].device).repeat_interleave(times))
+
+
+def join(first: Rows, second: Rows) -> Rows:
+    """The sentences of both."""
+    return type(first)(*(torch.cat(pair) for pair in zip(first, second, strict=True)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Generator, nn
+from torch.profiler import record_function as part
 
 from seqcredit import config
 from seqcredit.draws import Noise
@@ -65,7 +66,8 @@ class Learner:
         outcome = OBJECTIVES[self.kind](self.models, batch, self.phase, self.payoffs, noise)
         watched = self._step(outcome)
         if "target" in self.models:
-            update_target(self.models["target"], self.models["critic"], self.phase.target_rate)  # type: ignore[attr-defined]
+            with part("target"):
+                update_target(self.models["target"], self.models["critic"], self.phase.target_rate)  # type: ignore[attr-defined]
         return watched
 
     def slow_down(self, factor: float, names: Sequence[str]) -> None:
@@ -82,14 +84,17 @@ class Learner:
         for name, loss in outcome.losses.items():
             parameters = list(self.models[name].parameters())
             self.optimizers[name].zero_grad(set_to_none=True)
-            loss.backward()
+            with part(name):
+                loss.backward()
             self.processes.sum_gradients(parameters)
-            norm = float(nn.utils.clip_grad_norm_(parameters, self.phase.clip))
+            with part("optimizer"):
+                norm = float(nn.utils.clip_grad_norm_(parameters, self.phase.clip))
             watched[f"{name}_gradient"] = (norm, 1.0)
             if not math.isfinite(norm):
                 raise DivergedError(f"the gradient of the {name} is not finite")
-        for name in outcome.losses:
-            self.optimizers[name].step()
+        with part("optimizer"):
+            for name in outcome.losses:
+                self.optimizers[name].step()
         return watched
 
     def _optimizer(self, name: str) -> torch.optim.Optimizer:
@@ -98,5 +103,5 @@ class Learner:
             rate = phase.critic_learning_rate
         parameters = list(self.models[name].parameters())
         if phase.optimizer == "sgd":
-            return torch.optim.SGD(parameters, rate)
-        return torch.optim.Adam(parameters, rate, betas=(phase.beta1, 0.999))
+            return torch.optim.SGD(parameters, rate, fused=True)
+        return torch.optim.Adam(parameters, rate, betas=(phase.beta1, 0.999), fused=True)

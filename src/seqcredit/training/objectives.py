@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
+from torch.profiler import record_function as part
 
-from seqcredit.config import ActorCritic, Critic, Mle, Phase, Proposing, Raml, SoftQ, Vaml
+from seqcredit.config import ActorCritic, Critic, Mle, Proposing, Raml, SoftQ, Vaml
 from seqcredit.credit import losses
-from seqcredit.credit.proposals import corrupt_tokens, replace_ngrams
+from seqcredit.credit.proposals import Proposals, corrupt_tokens, replace_ngrams
+from seqcredit.credit.tables import share
 from seqcredit.credit.values import at_bound, one_step_targets, token_rewards
 from seqcredit.draws import Noise
-from seqcredit.models.memory import repeat
+from seqcredit.models.memory import join, repeat
 from seqcredit.models.search import sample
 from seqcredit.rewards.bleu import corpus_counts
 from seqcredit.training import scoring
@@ -44,31 +46,36 @@ class Outcome(NamedTuple):
 
 def mle(models: Models, batch: Batch, phase: Mle, payoffs: Payoffs, noise: Noise) -> Outcome:
     """- log pi of the reference."""
-    actor = models["actor"]
-    loss, watched = _reference_loss(actor, actor.encode(batch.source), batch, phase, noise)
+    actor, tokens = models["actor"], batch.references[:, 0]
+    with part("actor"):
+        features = actor.features(actor.encode(batch.source), tokens, actor.masks(tokens.shape[1], noise))
+    loss, watched = _reference_loss(Scores(features, actor.readout, phase.fused), batch, noise)
     return Outcome({"actor": loss}, watched)
 
 
 def raml(models: Models, batch: Batch, phase: Raml, payoffs: Payoffs, noise: Noise) -> Outcome:
     """- log pi of sequences near the reference, weighted by their pay-off. Appendix B.1."""
     actor = models["actor"]
-    tokens, weights = _weighted_proposals(batch, phase, payoffs, noise, actor.actions)
-    masks = actor.masks(tokens.shape[-1], noise)
-    loss = scoring.likelihood(_along(actor, actor.encode(batch.source), tokens, masks, phase), tokens, weights)
+    proposals, weights = _weighted_proposals(batch, phase, payoffs, noise, actor.actions)
+    masks = actor.masks(proposals.tokens.shape[-1], noise)
+    logits = _along(actor, actor.encode(batch.source), proposals, masks, phase.fused)
+    loss = scoring.likelihood(logits, proposals.tokens, weights)
     return Outcome({"actor": loss / noise.total}, _weighted(loss, weights))
 
 
 def soft_q(models: Models, batch: Batch, phase: SoftQ, payoffs: Payoffs, noise: Noise) -> Outcome:
     """Squared soft Bellman residual along sequences near the reference. Algorithm 1."""
     critic = models["critic"]
-    tokens = _proposals(batch, phase, noise, critic.actions)
+    proposals = _proposals(batch, phase, noise, critic.actions)
+    tokens = proposals.tokens
     rewards = token_rewards(_scores(payoffs.reward, tokens, batch.references))
     masks = critic.masks(tokens.shape[-1], noise)
-    q = _along(critic, critic.encode(batch.references), tokens, masks, phase)
+    q = _along(critic, critic.encode(batch.references), proposals, masks, phase.fused)
     target = None
     if phase.look_ahead == "target":
         with torch.no_grad():
-            target = _along(models["target"], models["target"].encode(batch.references), tokens, None, phase)
+            slow = models["target"]
+            target = _along(slow, slow.encode(batch.references), proposals, None, phase.fused)
     residual = scoring.soft_residual(q, target, tokens, rewards, phase, _bounded(tokens, phase))
     watched = {"td": (residual.detach(), token_mask(tokens).sum())}
     return Outcome({"critic": residual / noise.total / tokens.shape[1]}, watched)
@@ -77,11 +84,12 @@ def soft_q(models: Models, batch: Batch, phase: SoftQ, payoffs: Payoffs, noise: 
 def vaml(models: Models, batch: Batch, phase: Vaml, payoffs: Payoffs, noise: Noise) -> Outcome:
     """Cross entropy to the token targets of a fixed Q for a share kappa, - log pi for the rest. Algorithm 2."""
     actor, critic = models["actor"], models["critic"]
-    tokens, weights = _weighted_proposals(batch, phase, payoffs, noise, actor.actions)
+    proposals, weights = _weighted_proposals(batch, phase, payoffs, noise, actor.actions)
+    tokens, shared = proposals.tokens, phase.fused and not phase.kappa_draws  # each token has a coin of its own
     masks = actor.masks(tokens.shape[-1], noise)
-    logits = _along(actor, actor.encode(batch.source), tokens, masks, phase)
+    logits = _along(actor, actor.encode(batch.source), proposals, masks, phase.fused, shared)
     with torch.no_grad():
-        q = _along(critic, critic.encode(batch.references), tokens, None, phase)
+        q = _along(critic, critic.encode(batch.references), proposals, None, phase.fused, shared)
     kappa = noise.uniform(*tokens.shape[1:], device=tokens.device) < phase.kappa if phase.kappa_draws else phase.kappa
     loss = scoring.distillation(logits, q, tokens, weights, phase, kappa, _bounded(tokens, phase))
     return Outcome({"actor": loss / noise.total}, _weighted(loss, weights))
@@ -96,12 +104,13 @@ class Rollout(NamedTuple):
     scores: Float[Tensor, "B T+1"]  # R of every prefix
     actor: Scores
     target: Scores
+    reference: Scores  # the actor's, along the first reference; without rows if nobody asks for it
 
 
 def critic(models: Models, batch: Batch, phase: Critic, payoffs: Payoffs, noise: Noise) -> Outcome:
     """TD error and smoothing on samples of a fixed actor. Algorithm 3 with the actor fixed."""
     with torch.no_grad():
-        rollout = _rollout(models, models["actor"].encode(batch.source), batch, phase, payoffs, noise)
+        rollout = _rollout(models, batch, phase, payoffs, noise)
     values, uncertainty = scoring.evaluation(rollout.actor, rollout.target, rollout.tokens, phase, rollout.forced)
     loss, watched = _critic_loss(_judge(models, rollout, phase), rollout, values, uncertainty, phase, noise)
     return Outcome({"critic": loss}, watched)
@@ -109,15 +118,14 @@ def critic(models: Models, batch: Batch, phase: Critic, payoffs: Payoffs, noise:
 
 def actor_critic(models: Models, batch: Batch, phase: ActorCritic, payoffs: Payoffs, noise: Noise) -> Outcome:
     """Algorithm 3: ERAC, or Actor-Critic where tau = 0."""
-    actor = models["actor"]
-    memory = actor.encode(batch.source)
-    rollout = _rollout(models, memory, batch, phase, payoffs, noise)
+    rollout = _rollout(models, batch, phase, payoffs, noise, phase.mle_weight > 0)
     q, tokens, forced = _judge(models, rollout, phase), rollout.tokens, rollout.forced
-    judged = scoring.improvement(rollout.actor, q, rollout.target, tokens, phase, forced)
+    with part("actor"):
+        judged = scoring.improvement(rollout.actor, q, rollout.target, tokens, phase, forced)
     critic_loss, watched = _critic_loss(q, rollout, judged.values, judged.entropy, phase, noise)
     actor_loss = judged.loss / noise.total / phase.samples
     if phase.mle_weight:
-        reference_loss, likelihood = _reference_loss(actor, memory, batch, phase, noise)
+        reference_loss, likelihood = _reference_loss(rollout.reference, batch, noise)
         actor_loss = actor_loss + phase.mle_weight * reference_loss
         watched |= likelihood
     free = token_mask(tokens) & ~forced
@@ -135,10 +143,10 @@ OBJECTIVES: dict[str, Callable[..., Outcome]] = {
 }
 
 
-def _reference_loss(actor: Any, memory: Any, batch: Batch, phase: Phase, noise: Noise) -> tuple[Tensor, Sums]:
+def _reference_loss(actor: Scores, batch: Batch, noise: Noise) -> tuple[Tensor, Sums]:
     tokens = batch.references[:, 0]
-    features = actor.features(memory, tokens, actor.masks(tokens.shape[1], noise))
-    loss = scoring.likelihood(Scores(features, actor.readout, phase.fused), tokens)
+    with part("actor"):
+        loss = scoring.likelihood(actor, tokens)
     return loss / noise.total, {"nll": (loss.detach(), token_mask(tokens).sum())}
 
 
@@ -152,11 +160,11 @@ def _count(rows: Tensor) -> Tensor:
     return torch.tensor(len(rows), device=rows.device)
 
 
-def _proposals(batch: Batch, phase: Proposing, noise: Noise, actions: int) -> Int[Tensor, "B M L"]:
+def _proposals(batch: Batch, phase: Proposing, noise: Noise, actions: int) -> Proposals:
     references = batch.references[:, 0]
     if phase.proposal == "ngram":
-        return replace_ngrams(references, phase.samples, actions, noise, phase.longest).tokens
-    return corrupt_tokens(references, phase.samples, actions, noise, phase.corruption).tokens
+        return replace_ngrams(references, phase.samples, actions, noise, phase.longest)
+    return corrupt_tokens(references, phase.samples, actions, noise, phase.corruption)
 
 
 def _bounded(tokens: Int[Tensor, "B M L"], phase: Proposing) -> Bool[Tensor, "B M L"]:
@@ -166,11 +174,11 @@ def _bounded(tokens: Int[Tensor, "B M L"], phase: Proposing) -> Bool[Tensor, "B 
 
 def _weighted_proposals(
     batch: Batch, phase: Raml, payoffs: Payoffs, noise: Noise, actions: int
-) -> tuple[Int[Tensor, "B M L"], Float[Tensor, "B M"]]:
+) -> tuple[Proposals, Float[Tensor, "B M"]]:
     """M sequences for each reference, and P_R on them."""
-    tokens = _proposals(batch, phase, noise, actions)
-    final = _scores(payoffs.weight, tokens, batch.references)[..., -1]
-    return tokens, losses.importance_weights(final, phase.tau if phase.weight_tau is None else phase.weight_tau)
+    proposals = _proposals(batch, phase, noise, actions)
+    final = _scores(payoffs.weight, proposals.tokens, batch.references)[..., -1]
+    return proposals, losses.importance_weights(final, phase.tau if phase.weight_tau is None else phase.weight_tau)
 
 
 def _scores(reward: Reward, tokens: Int[Tensor, "B M L"], references: Int[Tensor, "B R K"]) -> Float[Tensor, "B M P"]:
@@ -179,36 +187,72 @@ def _scores(reward: Reward, tokens: Int[Tensor, "B M L"], references: Int[Tensor
     return reward.prefix_scores(tokens.flatten(0, 1), references.repeat_interleave(M, 0)).unflatten(0, (-1, M))
 
 
-def _along(model: Any, memory: Any, tokens: Int[Tensor, "B M L"], masks: Tensor | None, phase: Phase) -> Scores:
-    """Scores along M sequences that share one encoder pass and one dropout mask."""
+def _along(
+    model: Any, memory: Any, proposals: Proposals, masks: Tensor | None, fused: bool, shared: bool = True
+) -> Scores:
+    """Scores along M sequences that share one encoder pass, one dropout mask and, where possible, their beginnings."""
+    tokens, fork = proposals
+    if fused and shared and isinstance(model.readout, nn.Linear) and hasattr(model, "branches") and not model.fed:
+        features = model.branches(memory, tokens, fork, masks)
+        return Scores(features, model.readout, packing=share(tokens, fork))
     M = tokens.shape[1]
     masks = None if masks is None else masks.repeat_interleave(M, 0)
     features = model.features(repeat(memory, M), tokens.flatten(0, 1), masks)
-    return Scores(features.unflatten(0, (-1, M)), model.readout, phase.fused)
+    return Scores(features.unflatten(0, (-1, M)), model.readout, fused)
 
 
-def _rollout(models: Models, memory: Any, batch: Batch, phase: Critic, payoffs: Payoffs, noise: Noise) -> Rollout:
+def _rollout(
+    models: Models, batch: Batch, phase: Critic, payoffs: Payoffs, noise: Noise, reference: bool = False
+) -> Rollout:
     """Draw sequences from the actor; the same dropout gives the samples, pi in the targets and the actor's gradient."""
     actor, target = models["actor"], models["target"]
     longest = batch.references.shape[-1] - 1  # words of the longest reference of the whole batch
     bound = min(longest + phase.extra_length, phase.longest_sample)
     references = batch.references.repeat_interleave(phase.samples, 0)
-    memory = repeat(memory, phase.samples)
     several = noise.repeated(phase.samples)
     masks = actor.masks(bound, several)
-    tokens = sample(actor, memory, bound, several.uniform(bound, device=references.device), masks)
-    features = actor.features(memory, tokens, None if masks is None else masks[:, : tokens.shape[1]])
-    with torch.no_grad():
+    with part("actor"):
+        memory = actor.encode(batch.source)
+    with part("sampling"):
+        uniform = several.uniform(bound, device=references.device)
+        tokens = sample(actor, repeat(memory, phase.samples), bound, uniform, masks)
+    also = batch.references[: len(batch.references) if reference else 0, 0]
+    masks_too = actor.masks(also.shape[1], noise) if reference else masks
+    with part("actor"):
+        drawn, known = _features(actor, memory, (tokens, also), (masks, masks_too), phase.samples)
+    with torch.no_grad(), part("reward"):
         scores = payoffs.reward.prefix_scores(tokens, references)
+    with torch.no_grad(), part("target"):
         judged = target.features(target.encode(references), tokens)
-    logits, target_q = (Scores(f, m.readout, phase.fused) for f, m in ((features, actor), (judged, target)))
-    return Rollout(tokens, references, at_bound(tokens, bound), scores, logits, target_q)
+    logits, target_q, likelihood = (
+        Scores(f, m.readout, phase.fused) for f, m in ((drawn, actor), (judged, target), (known, actor))
+    )
+    return Rollout(tokens, references, at_bound(tokens, bound), scores, logits, target_q, likelihood)
+
+
+def _features(
+    actor: Any, memory: Any, tokens: tuple[Tensor, Tensor], masks: tuple[Tensor | None, Tensor | None], samples: int
+) -> tuple[Float[Tensor, "N T D"], Float[Tensor, "B L D"]]:
+    """Features along samples and along references, if there are any, in one pass of the decoder."""
+    (drawn, known), longer = tokens, max(side.shape[1] for side in tokens)
+    everything = repeat(memory, samples)
+    if len(known):
+        everything = join(everything, memory)
+    both = torch.cat([nn.functional.pad(side, (0, longer - side.shape[1]), value=EOS) for side in tokens])
+    drops = [
+        nn.functional.pad(mask[: len(side), :longer], (0, 0, 0, max(0, longer - mask.shape[1])))
+        for mask, side in zip(masks, tokens, strict=True)
+        if mask is not None
+    ]
+    features = actor.features(everything, both, torch.cat(drops) if drops else None)
+    return features[: len(drawn), : drawn.shape[1]], features[len(drawn) :, : known.shape[1]]
 
 
 def _judge(models: Models, rollout: Rollout, phase: Critic) -> Scores:
     """Q along the samples."""
     critic = models["critic"]
-    features = critic.features(critic.encode(rollout.references), rollout.tokens)
+    with part("critic"):
+        features = critic.features(critic.encode(rollout.references), rollout.tokens)
     return Scores(features, critic.readout, phase.fused)
 
 
@@ -232,7 +276,8 @@ def _critic_loss(
     """Loss of the critic, and what is worth watching of the samples."""
     tokens, rewards = rollout.tokens, token_rewards(rollout.scores)
     targets, returns = one_step_targets(rewards, values, tokens), _returns(rewards, uncertainty, tokens, phase)
-    loss, found = scoring.temporal_difference(q, tokens, targets, phase, rollout.forced)
+    with part("critic"):
+        loss, found = scoring.temporal_difference(q, tokens, targets, phase, rollout.forced)
     words, known, real = lengths(tokens), lengths(rollout.references[:, 0]), token_mask(tokens)
     td, surprise = ((found - wanted).masked_fill(~real, 0).square().sum() for wanted in (targets, returns))
     watched = {

@@ -23,9 +23,10 @@ from seqcredit.types import token_mask
 class Scores:
     """What a network says of every state of some sequences: features, and the readout that makes logits or Q."""
 
-    features: Float[Tensor, "*B T D"]
+    features: Float[Tensor, "*B T D"] | Float[Tensor, "N D"]  # the latter with a packing
     readout: Callable[[Tensor], Tensor]
     fast: bool = True
+    packing: Packing | None = None  # where sequences share their states
 
     @property
     def fused(self) -> bool:
@@ -45,7 +46,8 @@ class Scores:
     def packed(self, packing: Packing) -> Table:
         """Without padding, for the fast path."""
         assert isinstance(self.readout, nn.Linear)
-        return Table(packing.take(self.features), self.readout.weight, self.readout.bias)
+        features = packing.take(self.features) if self.packing is None else self.features
+        return Table(features, self.readout.weight, self.readout.bias)
 
 
 def likelihood(
@@ -53,8 +55,9 @@ def likelihood(
 ) -> Float[Tensor, ""]:
     """Sum of - log pi of sequences, each with its weight."""
     if actor.fused:
-        packing = pack(tokens)
-        return fused.cross_entropy(actor.packed(packing), packing.take(tokens), _each(weights, packing))[0]
+        packing = actor.packing or pack(tokens)
+        each = None if weights is None else packing.weigh(weights)
+        return fused.cross_entropy(actor.packed(packing), packing.take(tokens), each, packing.states)[0]
     if weights is None:
         return losses.mle(actor.logp, tokens).sum()
     return losses.raml(actor.logp, tokens, weights).sum()
@@ -72,11 +75,10 @@ def distillation(
     """Cross entropy to the token targets of Q for a share kappa, - log pi for the rest."""
     if not (actor.fused and q.fused):
         return losses.vaml(actor.logp, q.table, tokens, weights, phase.tau, kappa, forced).sum()
-    packing = pack(tokens)
+    packing = actor.packing or pack(tokens)
     coins = packing.take(kappa) if isinstance(kappa, Tensor) else kappa
-    tables = actor.packed(packing), q.packed(packing)
-    each = packing.take(tokens), _each(weights, packing)
-    return fused.vaml(*tables, *each, phase.tau, coins, packing.take(forced))[0]
+    tables, each = (actor.packed(packing), q.packed(packing)), (packing.take(tokens), packing.weigh(weights))
+    return fused.vaml(*tables, *each, phase.tau, coins, packing.take_states(forced), packing.states)[0]
 
 
 def soft_residual(
@@ -92,12 +94,14 @@ def soft_residual(
     if not q.fused:
         constant = None if later is None else later.table.detach()
         return losses.soft_q(q.table, tokens, rewards, phase.tau, constant, forced).sum()
-    packing = pack(tokens)
-    words, gains, bound = packing.take(tokens), packing.take(rewards), packing.take(forced)
+    packing = q.packing or pack(tokens)
+    words, gains, bound = packing.take(tokens), packing.take(rewards), packing.take_states(forced)
+    table, following, states = q.packed(packing), packing.following, packing.states
+    each = packing.weigh(rewards.new_ones(tokens.shape[:-1]))
     if later is None:
-        return fused.soft_q(q.packed(packing), words, gains, packing.following, phase.tau, bound)[0]
+        return fused.soft_q(table, words, gains, following, phase.tau, bound, each, states)[0]
     values = fused.soft_value(later.packed(packing), phase.tau, bound)
-    return fused.critic(q.packed(packing), words, gains + look_ahead(values, packing.following))[0]
+    return fused.critic(table, words, gains + look_ahead(values, following), weights=each, states=states)[0]
 
 
 class Judged(NamedTuple):
@@ -174,8 +178,3 @@ def _evaluated(actor: Scores, target: Scores, phase: Critic, forced: Tensor) -> 
     logp, tau = actor.logp.detach(), phase.tau if phase.future_entropy else 0.0
     values = expected_value(target.table.detach(), logp, tau, forced if phase.bound_value == "eos" else None)
     return values, entropy(logp, forced)
-
-
-def _each(weights: Tensor | None, packing: Packing) -> Tensor | None:
-    """A sequence's weight for each of its tokens."""
-    return None if weights is None else packing.take(weights.unsqueeze(-1).expand(packing.shape))
