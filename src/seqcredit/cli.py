@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -410,6 +411,7 @@ def recipes(options: argparse.Namespace) -> int:
 
 def bench(options: argparse.Namespace) -> int:
     """`seqcredit bench`."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler announces itself otherwise
     import torch
     from rich.console import Console
 

@@ -12,6 +12,7 @@ from seqcredit.credit.values import token_rewards
 from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
+from seqcredit.models.memory import repeat
 from seqcredit.rewards import Bleu
 from seqcredit.training.objectives import OBJECTIVES, Outcome, Payoffs, repeated_bigrams
 from seqcredit.types import Batch, pad, pad_references, token_mask
@@ -197,17 +198,21 @@ def test_repeated_bigrams() -> None:
     assert int(empty) == 0
 
 
-def test_actor_critic_by_hand() -> None:
-    """Without entropy and likelihood, the actor's loss is minus the mean of pi Q over the states where it chose."""
+def test_erac_by_hand() -> None:
+    """Both losses from the specification, with the target network in the targets and a mean over two samples."""
     from seqcredit.models.search import sample
 
     nets = models(dropout=0.0)
-    phase = config.ActorCritic("ac", 0.1, tau=0.0, mle_weight=0.0, samples=1, extra_length=2)
-    loss = run("actor_critic", phase, nets).losses["actor"]
-    actor, critic, bound = nets["actor"], nets["critic"], 5 + 2
-    memory = actor.encode(BATCH.source)
-    tokens = sample(actor, memory, bound, noise().uniform(bound))
-    pi = actor.readout(actor.features(memory, tokens)).softmax(-1)
-    q = critic.readout(critic.features(critic.encode(BATCH.references), tokens))
-    chose = token_mask(tokens) & (torch.arange(tokens.shape[1]) < bound - 1)
-    torch.testing.assert_close(loss, -((pi * q).sum(-1) * chose).sum() / 4)
+    phase = config.ActorCritic("ac", 0.1, tau=0.3, mle_weight=0.0, samples=2, extra_length=2, smoothing=0.2)
+    found = run("actor_critic", phase, nets).losses
+    actor, critic, target, bound = nets["actor"], nets["critic"], nets["target"], 5 + 2
+    memory, references = repeat(actor.encode(BATCH.source), 2), BATCH.references.repeat_interleave(2, 0)
+    tokens = sample(actor, memory, bound, noise().repeated(2).uniform(bound))
+    logp = actor.readout(actor.features(memory, tokens)).log_softmax(-1)
+    q, later = (net.readout(net.features(net.encode(references), tokens)) for net in (critic, target))
+    forced = (torch.arange(tokens.shape[1]) == bound - 1).expand(tokens.shape)
+    torch.testing.assert_close(found["actor"], losses.actor(logp, q, tokens, 0.3, forced=forced).sum() / 8)
+    rewards = token_rewards(Bleu(scaled=True).prefix_scores(tokens, references))
+    targets = losses.td_targets(later, logp, tokens, rewards, 0.3, forced=forced)
+    both = losses.critic_td(q, tokens, targets).sum() + 0.2 * losses.smoothing(q, tokens, forced=forced).sum()
+    torch.testing.assert_close(found["critic"], both / 8)

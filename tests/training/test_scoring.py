@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from seqcredit import config
+from seqcredit.credit import losses
 from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.rewards import Bleu
 from seqcredit.training.objectives import OBJECTIVES, Outcome, Payoffs
+from seqcredit.training.scoring import Scores, soft_residual, temporal_difference
 from seqcredit.types import Batch, pad, pad_references
 
 V = 9
@@ -68,3 +70,39 @@ def test_both_paths_are_one(phase: config.Phase) -> None:
         for fast_gradient, gradient in zip(fast_gradients[name], plain_gradients[name], strict=True):
             assert gradient is not None
             torch.testing.assert_close(fast_gradient, gradient, rtol=1e-9, atol=1e-12)
+
+
+def scores(requires_grad: bool = True, seed: int = 0) -> Scores:
+    torch.manual_seed(seed)
+    return Scores(
+        torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=requires_grad), torch.nn.Linear(5, V).double()
+    )
+
+
+TOKENS = torch.tensor([[2, 3, 4, 0], [5, 0, 0, 0], [6, 6, 0, 0]])
+FREE = torch.zeros(3, 4, dtype=torch.bool)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_half_of_the_square_is_half_of_the_td_loss_and_all_of_the_smoothing(fast: bool) -> None:
+    q, targets = replace(scores(), fast=fast), torch.ones(3, 4, dtype=torch.float64)
+    td, spread = losses.critic_td(q.table, TOKENS, targets).sum(), losses.smoothing(q.table, TOKENS).sum()
+    for form, share in (("squared", 1.0), ("half", 0.5)):
+        phase = config.Critic("critic", 1.0, td_form=form, smoothing=0.3)  # type: ignore[arg-type]
+        loss, found = temporal_difference(q, TOKENS, targets, phase, FREE)
+        torch.testing.assert_close(loss, share * td + 0.3 * spread)
+    torch.testing.assert_close(found[0], q.table[0].gather(-1, TOKENS[0].unsqueeze(-1)).squeeze(-1).detach())
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("look_ahead", ["gradient", "constant", "target"])
+def test_what_soft_q_looks_ahead_with(look_ahead: str, fast: bool) -> None:
+    q, slow, rewards = replace(scores(), fast=fast), scores(False, 1), torch.rand(3, 4, dtype=torch.float64)
+    phase = config.SoftQ("q", 1.0, tau=0.5, look_ahead=look_ahead)  # type: ignore[arg-type]
+    loss = soft_residual(q, slow if look_ahead == "target" else None, TOKENS, rewards, phase, FREE)
+    constant = {"gradient": None, "constant": q.table.detach(), "target": slow.table.detach()}[look_ahead]
+    expected = losses.soft_q(q.table, TOKENS, rewards, 0.5, constant).sum()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(
+        *(torch.autograd.grad(one, q.features, retain_graph=True)[0] for one in (loss, expected))
+    )

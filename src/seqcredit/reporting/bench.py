@@ -136,7 +136,7 @@ def _products(batch: Batch, vocabulary: int) -> int:
 
 def _shares(learner: Learner, batch: Batch) -> dict[str, float]:
     """How an update's time is spent, by torch's profiler."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+    with torch.autograd.profiler.profile(use_kineto=False) as profiler:
         whole = update(learner, batch)
     spent = {event.key: event.cpu_time_total / 1e6 for event in profiler.key_averages()}
     return {part: round(spent.get(part, 0.0) / whole, 4) for part in PARTS if part in spent}
