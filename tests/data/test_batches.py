@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqcredit.data.batches import (
+    Loader,
     collate,
     epoch_batches,
     examples,
@@ -173,3 +174,11 @@ def test_multi30k_has_little_padding(real_data: Path, tmp_path: Path) -> None:
     prepare({"train": data}, tmp_path / "out", PrepareOptions(min_count=3))
     split = Prepared.open(tmp_path / "out").split("train")
     assert padding_ratio(split, epoch_batches(split, 50, 0, 0)) < 0.2
+
+
+def test_a_loader_gives_every_batch_whether_it_was_announced_or_not(split: Split) -> None:
+    loader, batches = Loader(split, "cpu"), epoch_batches(split, 8, 0, 0)
+    for pairs, following in zip(batches, [batches[1], None, batches[0]], strict=False):
+        batch, expected = loader.get(pairs, following), collate(split, pairs)
+        assert torch.equal(batch.source, expected.source)
+        assert torch.equal(batch.references, expected.references)

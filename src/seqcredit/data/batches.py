@@ -5,6 +5,7 @@ example has one reference, pair i is example i.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -69,6 +70,28 @@ def _references(split: Split, pairs: Indices, rows: Indices) -> NDArray[np.int64
     present = column < count
     tokens = split.reference_half.sequences.padded(np.where(present, number, first))
     return np.where(present[..., None], tokens, ABSENT)
+
+
+class Loader:
+    """Puts batches on a device, each while the one before it is used."""
+
+    def __init__(self, split: Split, device: torch.device | str) -> None:
+        self._split, self._device = split, torch.device(device)
+        self._pool = ThreadPoolExecutor(1)
+        self._ahead: tuple[Indices, Future[Batch]] | None = None
+
+    def get(self, pairs: Indices, following: Indices | None = None) -> Batch:
+        """The batch of `pairs`, while that of `following` is begun."""
+        announced = self._ahead if self._ahead and self._ahead[0] is pairs else None
+        batch = announced[1] if announced else self._pool.submit(self._load, pairs)
+        self._ahead = None if following is None else (following, self._pool.submit(self._load, following))
+        return batch.result()
+
+    def _load(self, pairs: Indices) -> Batch:
+        source, references = collate(self._split, pairs)
+        if self._device.type == "cuda":
+            source, references = source.pin_memory(), references.pin_memory()
+        return Batch(source.to(self._device, non_blocking=True), references.to(self._device, non_blocking=True))
 
 
 def from_sentences(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Batch:

@@ -78,7 +78,7 @@ class Seq2Seq(nn.Module):
     ) -> tuple[Float[Tensor, "B D"], State]:
         """Features of the next word after `token`; None stands for bos."""
         word = self.bos.expand(len(memory.states), -1) if token is None else self.embedding(token)
-        return self._advance(memory, state, word, mask)
+        return self._advance(memory, state, self._project(word), mask)
 
     def features(
         self, memory: Memory, tokens: Int[Tensor, "B T"], masks: Float[Tensor, "B T D"] | None = None
@@ -88,7 +88,7 @@ class Seq2Seq(nn.Module):
         words = torch.cat([bos, self.embedding(tokens[:, :-1])], 1)  # (B, T, embedding)
         if self.fed:
             return self._feed(memory, words, masks)
-        states, _, _ = self._write(words, memory.h, memory.c)
+        states = self._write(words, memory.h, memory.c)
         return self._attend(memory, states, masks)[0]
 
     def branches(
@@ -149,29 +149,45 @@ class Seq2Seq(nn.Module):
         forward = states[..., :half].gather(1, last).squeeze(1)
         return states, torch.cat([forward, states[:, 0, half:]], -1), torch.cat([cells[0], cells[1]], -1)
 
-    def _advance(
-        self, memory: Memory, state: State, word: Float[Tensor, "B E"], mask: Float[Tensor, "B D"] | None
-    ) -> tuple[Tensor, State]:
-        """One step of the decoder from the embedding of the word before."""
-        inputs = torch.cat([word, state.fed], -1).unsqueeze(1) if self.fed else word.unsqueeze(1)  # (B, 1, .)
-        out, h, c = self._write(inputs, state.h, state.c)
-        vectors, weights = self._attend(memory, out, None if mask is None else mask.unsqueeze(1))
-        vector = vectors.squeeze(1)
-        return vector, State(h, c, vector if self.fed else state.fed, weights.squeeze(1))
+    def _project(self, words: Float[Tensor, "*B E"]) -> Float[Tensor, "*B gates"]:
+        """What words add to the gates of the first layer, its biases included."""
+        into, _, bias, another = self.decoder.all_weights[0]
+        with _own_precision(words):
+            return nn.functional.linear(words.to(into.dtype), into[:, : words.shape[-1]], bias + another)
 
-    def _write(self, inputs: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The decoder's LSTM over (B, T, .), with h and c (B, layers, D) before and after."""
+    def _advance(
+        self, memory: Memory, state: State, gates: Float[Tensor, "B gates"], mask: Float[Tensor, "B D"] | None
+    ) -> tuple[Tensor, State]:
+        """One step of the decoder, from what the word before adds to its gates."""
+        h: list[Tensor] = []
+        c: list[Tensor] = []
+        with _own_precision(gates):
+            for layer, (into, across, bias, another) in enumerate(self.decoder.all_weights):
+                if layer > 0:
+                    gates = nn.functional.linear(h[-1], into, bias + another)
+                elif self.fed:
+                    gates = torch.addmm(gates, state.fed.to(gates.dtype), into[:, -self.fed :].T)
+                gates = torch.addmm(gates, state.h[:, layer].to(gates.dtype), across.T)
+                i, f, g, o = gates.chunk(4, 1)
+                c.append(f.sigmoid() * state.c[:, layer].to(gates.dtype) + i.sigmoid() * g.tanh())
+                h.append(o.sigmoid() * c[-1].tanh())
+        vectors, weights = self._attend(memory, h[-1].unsqueeze(1), None if mask is None else mask.unsqueeze(1))
+        vector = vectors.squeeze(1)
+        after = State(torch.stack(h, 1), torch.stack(c, 1), vector if self.fed else state.fed, weights.squeeze(1))
+        return vector, after
+
+    def _write(self, inputs: Tensor, h: Tensor, c: Tensor) -> Tensor:
+        """The decoder's LSTM over (B, T, .), from h and c (B, layers, D)."""
         dtype = self.bos.dtype
         start = (h.transpose(0, 1).to(dtype).contiguous(), c.transpose(0, 1).to(dtype).contiguous())
         with _own_precision(inputs):
-            out, (h, c) = self.decoder(inputs.to(dtype), start)
-        return out, h.transpose(0, 1), c.transpose(0, 1)
+            return self.decoder(inputs.to(dtype), start)[0]
 
     def _feed(self, memory: Memory, words: Float[Tensor, "B T E"], masks: Tensor | None) -> Float[Tensor, "B T D"]:
         """With input feeding the steps wait for one another."""
         state, vectors = self.start(memory), []
-        for t, word in enumerate(words.unbind(1)):
-            vector, state = self._advance(memory, state, word, None if masks is None else masks[:, t])
+        for t, gates in enumerate(self._project(words).unbind(1)):
+            vector, state = self._advance(memory, state, gates, None if masks is None else masks[:, t])
             vectors.append(vector)
         return torch.stack(vectors, 1)
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seqcredit import config
-from seqcredit.data.batches import collate, epoch_batches, padding_ratio
+from seqcredit.data.batches import Loader, collate, epoch_batches, padding_ratio
 from seqcredit.data.prepared import Prepared
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
@@ -85,6 +85,7 @@ class Trainer:
             self.models["critic"] = build_critic(self.recipe, prepared).to(device)
         self.best: dict[str, Tensor] = {}
         self.train_split, self.valid_split = prepared.split("train"), prepared.split("valid")
+        self.loader = Loader(self.train_split, device)
         self._saved = self._shown = time.monotonic()
 
     @staticmethod
@@ -142,7 +143,7 @@ class Trainer:
         batches = epoch_batches(self.train_split, phase.batch_size, self.recipe.seed, progress.epoch)
         while progress.batch < len(batches):
             started = time.monotonic()
-            self._update(batches[progress.batch])
+            self._update(batches, progress.batch)
             progress.batch += 1
             progress.updates += 1
             progress.seconds += time.monotonic() - started
@@ -161,12 +162,13 @@ class Trainer:
             self._validate()
         self.save()
 
-    def _update(self, pairs: Any) -> None:
+    def _update(self, batches: Sequence[Any], number: int) -> None:
         """One update; what was watched is added up."""
-        share = self.processes.share(len(pairs))
-        whole = collate(self.train_split, pairs)
-        batch = to_device(Batch(whole.source[share], whole.references[share]), self.device)
-        noise = Noise(self.generator, len(pairs), share.start, share.stop - share.start)
+        whole = self.loader.get(batches[number], batches[number + 1] if number + 1 < len(batches) else None)
+        size = len(whole.references)
+        share = self.processes.share(size)
+        batch = Batch(whole.source[share], whole.references[share])
+        noise = Noise(self.generator, size, share.start, share.stop - share.start)
         for key, (total, count) in self.learner.update(batch, noise).items():
             entry = self.progress.sums.setdefault(key, [0.0, 0.0])
             entry[0] += total
