@@ -55,3 +55,16 @@ def test_published_cells_are_whole(path: Path) -> None:
     hypotheses = gzip.decompress(path.with_suffix(".txt.gz").read_bytes()).decode()
     assert hypotheses.count("\n") == cell["sentences"] == cell["data"]["examples"]["test"]
     assert path.stem.endswith(f"-{cell['seed']}") or options.set
+
+
+@pytest.mark.parametrize(
+    ("cell", "row"), [("mle", "MLE, until"), ("mle-continued", "MLE, trained on | 4"), ("ac", "AC"), ("erac", "ERAC")]
+)
+def test_the_readme_says_what_was_measured(cell: str, row: str) -> None:
+    found = json.loads((RESULTS / "tatoeba" / f"{cell}-1.json").read_text())
+    section = (RESULTS.parent / "README.md").read_text().split("## On real data")[1].split("\n## ")[0]
+    (line,) = [line for line in section.splitlines() if line.startswith(f"| {row}")]
+    assert f"| {found['bleu']:.2f} |" in line
+    for name, other in found["against"].items():
+        if name != "y-ac":  # ERAC against AC is in its cell alone
+            assert f"{found['bleu'] - other['bleu']:+.2f}, p = {other['p']:.3f}" in line
