@@ -21,9 +21,10 @@ def test_samples_greedy_and_beam_search_end_where_the_references_do(feeding: boo
     assert torch.equal(lengths(beam(model, memory, 60, 3).tokens[:, 0]), expected)
 
 
-def test_its_steps_are_its_features() -> None:
+@pytest.mark.parametrize("feeding", [False, True])
+def test_its_steps_are_its_features(feeding: bool) -> None:
     batch = make_batch(30, size=4)
-    model = Paced(SOURCE_WORDS, 30, 8, 8).eval()
+    model = Paced(SOURCE_WORDS, 30, 8, 8, input_feeding=feeding).eval()
     model.prepare(batch)
     memory, tokens = model.encode(batch.source), batch.references[:, 0]
     state, token, steps = model.start(memory), None, []

@@ -185,7 +185,7 @@ class Seq2Seq(nn.Module):
 
     def _feed(self, memory: Memory, words: Float[Tensor, "B T E"], masks: Tensor | None) -> Float[Tensor, "B T D"]:
         """With input feeding the steps wait for one another."""
-        state, vectors = self.start(memory), []
+        state, vectors = Seq2Seq.start(self, memory), []
         for t, gates in enumerate(self._project(words).unbind(1)):
             vector, state = self._advance(memory, state, gates, None if masks is None else masks[:, t])
             vectors.append(vector)

@@ -166,12 +166,26 @@ def peak_memory(step: Step, words: int) -> float:
 def child(name: str, vocabulary: int, words: int) -> None:
     """The other process: prints its peak."""
     update(make_learner(Step(name, 100)), make_batch(100))
-    idle = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    idle = _resident()
     learner = make_learner(Step(name, vocabulary))
     for seed in range(2):
         update(learner, make_batch(vocabulary, words=words, seed=seed))
-    unit = 1024 if sys.platform != "darwin" else 1024 * 1024
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - idle) / unit)
+    print(_peak() - idle)
+
+
+def _peak() -> float:
+    """Largest resident size so far, in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024 if sys.platform != "darwin" else 1024 * 1024)
+
+
+def _resident() -> float:
+    """Resident size now, in MB; the largest so far where the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return _peak()
+    return pages * resource.getpagesize() / 2**20
 
 
 # Search.

@@ -22,7 +22,7 @@ def export(run: Run, prepared: Prepared, out: Path, phase: str | None = None) ->
         save_file(weights, folder / "weights" / f"{name}.safetensors")
         for file in ("recipe.toml", "resolved.toml"):
             shutil.copyfile(run.folder / file, folder / file)
-        about = {**run.about, "data": "data"}
+        about = {key: value for key, value in run.about.items() if key != "command"} | {"data": "data"}  # no paths
         (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         _vocabularies(prepared, folder / "data")
         (folder / "README.md").write_text(_card(run, name), encoding="utf-8")

@@ -86,6 +86,10 @@ class Paced(Seq2Seq):
         places = torch.arange(tokens.shape[1], device=tokens.device)
         return _flagged(super().features(_plain(memory), tokens, masks), places >= memory.words.unsqueeze(-1))
 
+    def branches(self, memory: Any, tokens: Tensor, fork: Tensor, masks: Tensor | None = None) -> Tensor:
+        """Features of sequences that share their beginnings; nobody samples from them, so they need not stop."""
+        return super().branches(_plain(memory), tokens, fork, masks)
+
 
 def _plain(memory: PacedMemory) -> Memory:
     return Memory(*memory[:5])
