@@ -222,7 +222,11 @@ MUTANTS = [
     ),
     Mutant(FUSED, "residual = excess - look_ahead", "residual = excess + look_ahead"),
     Mutant(FUSED, "value if forced is None else torch.where(forced[rows], eos[rows], value)", "value"),
-    Mutant(FUSED, "entropy[rows] = -_dot(policy, logp, scratch[2])", "entropy[rows] = _dot(policy, logp, scratch[2])"),
+    Mutant(
+        FUSED,
+        "            energy = critic.scores",
+        "            entropy[rows] *= -1\n            energy = critic.scores",
+    ),
     Mutant(FUSED, "if tau != 0:", "if False:"),
     Mutant(FUSED, "energy.sub_(gain[rows, None]).mul_(policy)", "energy.mul_(policy)"),
     Mutant(
@@ -302,6 +306,10 @@ MUTANTS = [
     Mutant(CONFIG, "{**defaults, **rest}", "{**defaults, **rest, **tau}"),
     Mutant(CONFIG, "fed = recipe.actor.input_feeding", "fed = recipe.critic.input_feeding"),
     Mutant(CONFIG, "    _check_unfinished(recipe.payoff, where)\n", ""),
+    Mutant(SEARCH, "out[:, words] = (readout.weight[words]", "out[:, words] = -(readout.weight[words]"),
+    Mutant(SEARCH, "range(0, len(readout.weight), WORDS)", "range(0, len(readout.weight) - WORDS, WORDS)"),
+    Mutant(SEARCH, "else out.add_(readout.bias)", "else out"),
+    Mutant(TABLES, "if key not in self.kept or len(self.kept[key]) < size", "if key not in self.kept"),
     Mutant(BUILD, "else payoff.scaled", "else False"),
     Mutant(BUILD, "same = scaled == payoff.scaled or payoff.metric not in SCALED", "same = scaled == payoff.scaled"),
     Mutant(BUILD, "same = scaled == payoff.scaled or payoff.metric not in SCALED", "same = True"),

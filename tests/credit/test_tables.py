@@ -1,10 +1,12 @@
 """Tokens without their padding; what is done with them is tested with `fused`."""
 
+import threading
+
 import torch
 from torch import Tensor
 
 from seqcredit.credit import values
-from seqcredit.credit.tables import look_ahead, pack, share
+from seqcredit.credit.tables import Reader, Table, look_ahead, pack, share
 from seqcredit.types import token_mask
 
 D = 3
@@ -63,3 +65,23 @@ def test_sharing_by_hand() -> None:
 
 def test_what_is_not_shared_is_weighed_by_its_sequence() -> None:
     assert PACKING.weigh(torch.arange(5.0)).tolist() == [0] * 4 + [1] * 2 + [2] + [3] * 3 + [4] * 4
+
+
+def reader(states: int, words: int, seed: int = 1) -> Reader:
+    return Reader(Table(random(states, D, seed=seed), random(words, D, seed=seed + 1), random(words, seed=seed + 2)))
+
+
+def test_room_for_scores_stays_and_grows() -> None:
+    small, again, large = (reader(states, 7).tables(2) for states in (4, 4, 9))
+    assert small.shape == again.shape == (2, 4, 7)
+    assert large.shape == (2, 9, 7)
+    assert small.data_ptr() == again.data_ptr()
+    large.zero_()
+
+
+def test_threads_have_rooms_of_their_own() -> None:
+    mine, others = reader(4, 7).tables(1), []
+    thread = threading.Thread(target=lambda: others.append(reader(4, 7).tables(1)))
+    thread.start()
+    thread.join()
+    assert others[0].data_ptr() != mine.data_ptr()

@@ -417,3 +417,16 @@ def test_every_sentence_is_drawn_with_its_own_numbers() -> None:
         alone = sample(net, select(memory, only), 8, uniform[only])
         assert torch.equal(alone, together[only, : alone.shape[1]])
         assert (together[row, alone.shape[1] :] == EOS).all()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("words", [3, 8, 10])
+def test_scores_are_those_of_the_readout(monkeypatch, words, bias) -> None:
+    monkeypatch.setattr(search, "WORDS", 4)
+    readout = torch.nn.Linear(5, words, bias, dtype=torch.float64)
+    features = torch.randn(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(search._read(readout, features), readout(features), rtol=1e-12, atol=1e-12)
+
+
+def test_any_other_readout_is_called() -> None:
+    assert search._read(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh()), torch.ones(4, 2)).abs().max() <= 1

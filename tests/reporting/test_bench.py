@@ -41,7 +41,7 @@ def test_parts_of_a_step_are_shares_of_it(timings: dict[str, bench.Timing]) -> N
 
 @pytest.mark.slow
 def test_more_words_need_more_memory() -> None:
-    small, large = (bench.peak_memory(bench.Step("ERAC", vocabulary), 9) for vocabulary in (5_000, 40_000))
+    small, large = (bench.step_memory(bench.Step("ERAC", vocabulary), 9) for vocabulary in (5_000, 40_000))
     tables = 4 * 2 + 4 * 3 + 3  # of the actor and the critic with gradients and Adam's two; of the target
     expected = tables * 35_000 * bench.WIDTH * 4 / 2**20
     assert 0.8 * expected < large - small < 1.6 * expected

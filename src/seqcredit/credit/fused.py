@@ -66,7 +66,7 @@ def vaml(
         for rows in learner.chunks(some):
             target, _ = _boltzmann(critic.scores(rows, scratch[0]), tau, scratch[1])
             scores = learner.scores(rows, scratch[0])
-            agreement[rows] = _dot(target, scores, scratch[2])
+            agreement[rows] = torch.linalg.vecdot(target, scores)
             policy, normaliser[rows] = _boltzmann(scores, 1.0, scratch[2])
             slope = policy.mul_(mass[rows, None]).addcmul_(target, by_q[rows, None], value=-1)
             learner.learn(rows, slope, torch.ones_like(mass[rows]))
@@ -155,12 +155,12 @@ def actor(
         gain, values, entropy, scratch = learner.zeros(), learner.zeros(), learner.zeros(), learner.tables(3)
         for rows in learner.chunks():
             policy, logp = _policy(learner, rows, scratch)
-            entropy[rows] = -_dot(policy, logp, scratch[2])
+            entropy[rows] = -torch.linalg.vecdot(policy, logp)
             values[rows] = target.expected(policy, rows)
             energy = critic.scores(rows, scratch[2])
             if tau != 0:
                 energy.addcmul_(logp, _pressure(logp, tau, entropy_form), value=-1)
-            gain[rows] = _dot(policy, energy, scratch[0])
+            gain[rows] = torch.linalg.vecdot(policy, energy)
             learner.learn(rows, energy.sub_(gain[rows, None]).mul_(policy), -weights[rows])
         loss = -(weights * gain).sum()
         values, entropy = _bounded(values, entropy, target, tau if future_entropy else 0.0, forced, bound_value)
@@ -185,7 +185,7 @@ def expected_value(
         for rows in actor.chunks():
             policy, logp = _policy(actor, rows, scratch)
             values[rows] = target.expected(policy, rows)
-            entropy[rows] = -logp.mul_(policy).sum(-1)
+            entropy[rows] = -torch.linalg.vecdot(policy, logp)
         return _bounded(values, entropy, target, tau if future_entropy else 0.0, forced, bound_value)
 
 
@@ -294,8 +294,3 @@ def _split(numbers: Tensor, forced: Tensor | None) -> tuple[Tensor, Tensor]:
 def _after(numbers: Tensor, following: Tensor, table: Table) -> Tensor:
     """Numbers of tokens (K), at the states that they lead to (N); 0 at the others. The last cell holds the ends."""
     return numbers.new_zeros(len(table.features) + 1).index_put((following,), numbers)[:-1]
-
-
-def _dot(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
-    """Inner products of rows."""
-    return torch.mul(left, right, out=out[: len(left)]).sum(-1)

@@ -4,6 +4,8 @@ Packed tokens only: N states are the rows of a `Table`, and each of K tokens is 
 own number, or at its row in `states`, so that sequences with a common beginning can share their states.
 """
 
+import math
+import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,9 +16,9 @@ from torch.autograd.function import once_differentiable
 
 from seqcredit.types import EOS, token_mask
 
-CELLS = 2**22  # scores of a chunk: 16 MB in float32
+CELLS = 6 * 2**20  # scores of a chunk: 24 MB in float32
 ROWS = 96  # but at least so many rows, for the sake of the matrix products
-COLUMNS = 1024  # words at a time where a product is as wide as the vocabulary, on a CPU
+COLUMNS = 512  # words at a time where a product is as wide as the vocabulary, on a CPU
 
 
 class Table(NamedTuple):
@@ -98,6 +100,23 @@ def at(numbers: Tensor, states: Tensor | None) -> Tensor:
     return numbers if states is None else numbers[states]
 
 
+class _Room(threading.local):
+    """Memory that stays: fresh pages for every loss would cost more than some of its products."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+
+    def tables(self, like: Tensor, *shape: int) -> Tensor:
+        """A tensor of this shape with anything in it."""
+        key, size = (like.device, like.dtype), math.prod(shape)
+        if key not in self.kept or len(self.kept[key]) < size:
+            self.kept[key] = like.new_empty(size)
+        return self.kept[key][:size].view(shape)
+
+
+_room = _Room()
+
+
 class Reader:
     """A table of constants. Within `with` there is neither a graph nor automatic precision: both are in our hands.
 
@@ -140,12 +159,12 @@ class Reader:
         return iter(rows.tensor_split(max(1, -(-len(rows) // self._height()))))
 
     def tables(self, count: int) -> Tensor:
-        """Room for the scores of a chunk, several times."""
-        return self.bias.new_empty(count, min(self._height(), len(self.features)), len(self.bias))
+        """Room for the scores of a chunk, several times: the same at every call, so only one loss can be at work."""
+        return _room.tables(self.bias, count, min(self._height(), len(self.features)), len(self.bias))
 
     def blocks(self) -> Iterator[slice]:
         """The vocabulary, a block at a time."""
-        size = COLUMNS if self.bias.device.type == "cpu" else 64 * COLUMNS
+        size = COLUMNS if self.bias.device.type == "cpu" else 128 * COLUMNS
         return (slice(first, first + size) for first in range(0, len(self.bias), size))
 
     def scores(self, rows: Tensor, out: Tensor) -> Tensor:

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqcredit.draws import draw
 from seqcredit.errors import UserError
 from seqcredit.models.memory import repeat, select
 from seqcredit.types import EOS, UNK, token_mask
 
+WORDS = 2048  # at a time, of the vocabulary
 CROWD = 0.75  # finished sentences leave once those that go on are at most this share of the batch
 
 
@@ -93,7 +94,7 @@ def _generate(
         mask = None if masks is None else masks[rows, t]
         features, state = policy.step(memory, state, token, mask)
         going = going & (t < limit[rows] - 1)
-        token = choose(policy.readout(features), rows, t).masked_fill(~going, EOS)
+        token = choose(_read(policy.readout, features), rows, t).masked_fill(~going, EOS)
         tokens[rows, t] = token
         going = going & (token != EOS)
         left = int(going.sum())
@@ -106,11 +107,23 @@ def _generate(
     return tokens
 
 
+def _read(readout: Callable[[Tensor], Tensor], features: Float[Tensor, "B D"]) -> Float[Tensor, "B V"]:
+    """Scores of all actions. For few states on a CPU the vocabulary times the states is the faster way round."""
+    if not isinstance(readout, nn.Linear) or features.device.type != "cpu" or features.dtype != readout.weight.dtype:
+        return readout(features)
+    out, columns = features.new_empty(len(features), len(readout.weight)), features.T
+    for first in range(0, len(readout.weight), WORDS):
+        words = slice(first, first + WORDS)
+        out[:, words] = (readout.weight[words] @ columns).T
+    return out if readout.bias is None else out.add_(readout.bias)
+
+
 def _weights(
     logits: Float[Tensor, "B V"], temperature: float, top_k: int | None, top_p: float | None
 ) -> Float[Tensor, "B V"]:
     """What to draw from, not normalised: first the temperature, then the k best, then the nucleus among them."""
-    weights = torch.softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature, -1)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    weights = torch.softmax(logits if temperature == 1 else logits / temperature, -1)
     if top_k is not None and top_k < weights.shape[-1]:
         weights = weights.masked_fill(weights < weights.topk(top_k, -1).values[:, -1:], 0)
     if top_p is not None and top_p < 1:

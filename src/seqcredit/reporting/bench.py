@@ -3,7 +3,6 @@
 Times are noisy, so steps take turns and every figure is a median over rounds.
 """
 
-import resource
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from seqcredit import config
 from seqcredit.models.critic import Critic
 from seqcredit.models.search import beam
+from seqcredit.reporting.evaluate import peak_memory, resident_memory
 from seqcredit.reporting.paced import SOURCE_WORDS, Paced, make_batch
 from seqcredit.rewards import Bleu
 from seqcredit.training.learner import Learner
@@ -155,7 +155,7 @@ def peak_gflops() -> float:
 # Memory, in a process of its own.
 
 
-def peak_memory(step: Step, words: int) -> float:
+def step_memory(step: Step, words: int) -> float:
     """MB that two updates need at their peak, over an idle process that has loaded everything."""
     call = f"child({step.name!r}, {step.vocabulary}, {words})"
     code = f"from seqcredit.reporting.bench import child; {call}"
@@ -166,26 +166,11 @@ def peak_memory(step: Step, words: int) -> float:
 def child(name: str, vocabulary: int, words: int) -> None:
     """The other process: prints its peak."""
     update(make_learner(Step(name, 100)), make_batch(100))
-    idle = _resident()
+    idle = resident_memory()
     learner = make_learner(Step(name, vocabulary))
     for seed in range(2):
         update(learner, make_batch(vocabulary, words=words, seed=seed))
-    print(_peak() - idle)
-
-
-def _peak() -> float:
-    """Largest resident size so far, in MB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024 if sys.platform != "darwin" else 1024 * 1024)
-
-
-def _resident() -> float:
-    """Resident size now, in MB; the largest so far where the system does not tell."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        return _peak()
-    return pages * resource.getpagesize() / 2**20
+    print(peak_memory() - idle)
 
 
 # Search.
@@ -239,7 +224,7 @@ def bench(rounds: int, say: Callable[[str], None], vocabularies: Sequence[int] =
     peak = peak_gflops()
     timings = time_steps(list(steps(vocabularies)), rounds, say)
     say("memory, each step in a process of its own")
-    memory = {v: peak_memory(Step("ERAC", v), 49) for v in (*vocabularies, LARGE)}
+    memory = {v: step_memory(Step("ERAC", v), 49) for v in (*vocabularies, LARGE)}
     say("beam search")
     batched, one_by_one = time_search(vocabularies[0], 1_000)
     return {

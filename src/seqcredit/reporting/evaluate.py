@@ -142,7 +142,7 @@ def write_result(
         "diverged": list(diverged),
         "validation": validation(entries),
         "seconds": seconds(entries),
-        "peak_memory_mb": peak_memory(),
+        "peak_memory_mb": round(peak_memory()),
         "torch": run.about["torch"],
         "vocabularies": run.about["vocabularies"],
     }
@@ -161,7 +161,24 @@ def seconds(entries: Sequence[Mapping[str, Any]]) -> float:
     return round(entries[-1]["time"] - entries[0]["time"], 1) if entries else 0.0
 
 
-def peak_memory() -> int:
+def peak_memory() -> float:
     """Largest resident size of this process so far, in MB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // (1024 if sys.platform != "darwin" else 1024 * 1024)
+    try:  # what getrusage tells on Linux may be that of the process which started this one
+        return _status("VmHWM")
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak / (1024 if sys.platform != "darwin" else 1024 * 1024)
+
+
+def resident_memory() -> float:
+    """Resident size of this process, in MB; the largest so far where the system does not tell."""
+    try:
+        return _status("VmRSS")
+    except OSError:
+        return peak_memory()
+
+
+def _status(key: str) -> float:
+    """An entry of what Linux tells of this process, in MB."""
+    entries = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(entries[key].split()[0]) / 1024

@@ -58,8 +58,9 @@ def raml(models: Models, batch: Batch, phase: Raml, payoffs: Payoffs, noise: Noi
     actor = models["actor"]
     proposals, weights = _weighted_proposals(batch, phase, payoffs, noise, actor.actions)
     masks = actor.masks(proposals.tokens.shape[-1], noise)
-    logits = _along(actor, actor.encode(batch.source), proposals, masks, phase.fused)
-    loss = scoring.likelihood(logits, proposals.tokens, weights)
+    with part("actor"):
+        logits = _along(actor, actor.encode(batch.source), proposals, masks, phase.fused)
+        loss = scoring.likelihood(logits, proposals.tokens, weights)
     return Outcome({"actor": loss / noise.total}, _weighted(loss, weights))
 
 
@@ -70,13 +71,14 @@ def soft_q(models: Models, batch: Batch, phase: SoftQ, payoffs: Payoffs, noise: 
     tokens = proposals.tokens
     rewards = token_rewards(_scores(payoffs.reward, tokens, batch.references))
     masks = critic.masks(tokens.shape[-1], noise)
-    q = _along(critic, critic.encode(batch.references), proposals, masks, phase.fused)
     target = None
     if phase.look_ahead == "target":
-        with torch.no_grad():
+        with torch.no_grad(), part("target"):
             slow = models["target"]
             target = _along(slow, slow.encode(batch.references), proposals, None, phase.fused)
-    residual = scoring.soft_residual(q, target, tokens, rewards, phase, _bounded(tokens, phase))
+    with part("critic"):
+        q = _along(critic, critic.encode(batch.references), proposals, masks, phase.fused)
+        residual = scoring.soft_residual(q, target, tokens, rewards, phase, _bounded(tokens, phase))
     watched = {"td": (residual.detach(), token_mask(tokens).sum())}
     return Outcome({"critic": residual / noise.total / tokens.shape[1]}, watched)
 
@@ -87,11 +89,13 @@ def vaml(models: Models, batch: Batch, phase: Vaml, payoffs: Payoffs, noise: Noi
     proposals, weights = _weighted_proposals(batch, phase, payoffs, noise, actor.actions)
     tokens, shared = proposals.tokens, phase.fused and not phase.kappa_draws  # each token has a coin of its own
     masks = actor.masks(tokens.shape[-1], noise)
-    logits = _along(actor, actor.encode(batch.source), proposals, masks, phase.fused, shared)
-    with torch.no_grad():
+    with part("actor"):
+        logits = _along(actor, actor.encode(batch.source), proposals, masks, phase.fused, shared)
+    with torch.no_grad(), part("critic"):
         q = _along(critic, critic.encode(batch.references), proposals, None, phase.fused, shared)
     kappa = noise.uniform(*tokens.shape[1:], device=tokens.device) < phase.kappa if phase.kappa_draws else phase.kappa
-    loss = scoring.distillation(logits, q, tokens, weights, phase, kappa, _bounded(tokens, phase))
+    with part("actor"):
+        loss = scoring.distillation(logits, q, tokens, weights, phase, kappa, _bounded(tokens, phase))
     return Outcome({"actor": loss / noise.total}, _weighted(loss, weights))
 
 
@@ -111,7 +115,8 @@ def critic(models: Models, batch: Batch, phase: Critic, payoffs: Payoffs, noise:
     """TD error and smoothing on samples of a fixed actor. Algorithm 3 with the actor fixed."""
     with torch.no_grad():
         rollout = _rollout(models, batch, phase, payoffs, noise)
-    values, uncertainty = scoring.evaluation(rollout.actor, rollout.target, rollout.tokens, phase, rollout.forced)
+    with part("target"):
+        values, uncertainty = scoring.evaluation(rollout.actor, rollout.target, rollout.tokens, phase, rollout.forced)
     loss, watched = _critic_loss(_judge(models, rollout, phase), rollout, values, uncertainty, phase, noise)
     return Outcome({"critic": loss}, watched)
 
@@ -162,9 +167,10 @@ def _count(rows: Tensor) -> Tensor:
 
 def _proposals(batch: Batch, phase: Proposing, noise: Noise, actions: int) -> Proposals:
     references = batch.references[:, 0]
-    if phase.proposal == "ngram":
-        return replace_ngrams(references, phase.samples, actions, noise, phase.longest)
-    return corrupt_tokens(references, phase.samples, actions, noise, phase.corruption)
+    with part("sampling"):
+        if phase.proposal == "ngram":
+            return replace_ngrams(references, phase.samples, actions, noise, phase.longest)
+        return corrupt_tokens(references, phase.samples, actions, noise, phase.corruption)
 
 
 def _bounded(tokens: Int[Tensor, "B M L"], phase: Proposing) -> Bool[Tensor, "B M L"]:
@@ -184,7 +190,8 @@ def _weighted_proposals(
 def _scores(reward: Reward, tokens: Int[Tensor, "B M L"], references: Int[Tensor, "B R K"]) -> Float[Tensor, "B M P"]:
     """Prefix scores of several sequences for each sentence."""
     M = tokens.shape[1]
-    return reward.prefix_scores(tokens.flatten(0, 1), references.repeat_interleave(M, 0)).unflatten(0, (-1, M))
+    with part("reward"):
+        return reward.prefix_scores(tokens.flatten(0, 1), references.repeat_interleave(M, 0)).unflatten(0, (-1, M))
 
 
 def _along(
