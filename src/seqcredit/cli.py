@@ -84,6 +84,7 @@ def parser() -> Parser:
     made.add_argument("--rounds", type=int, default=7, metavar="N", help="default: 7")
     made.add_argument("--json", action="store_true", help="print all figures as JSON")
     made.add_argument("--profile", type=Path, metavar="FILE", help="only write a trace of one ERAC step")
+    made.add_argument("--growth", type=Path, metavar="FILE", help="only plot how cost grows, as .png or .svg")
     made.add_argument("--threads", type=int, metavar="N", help="threads of the CPU")
     made = command("verify", verify, "check each proposition of the paper on whole spaces; exit code 1 if one fails")
     made.add_argument("--json", action="store_true", help="print every cell as JSON instead of the table")
@@ -425,7 +426,19 @@ def bench(options: argparse.Namespace) -> int:
         report.profile(options.profile)
         print(f"written to {options.profile}; open it in chrome://tracing or ui.perfetto.dev")
         return 0
-    found = report.bench(options.rounds, lambda line: print(line, file=sys.stderr, flush=True))
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    if options.growth:
+        from seqcredit.reporting import plots
+
+        plots.check(options.growth)
+        grown = report.growth(options.rounds, say)
+        plots.growth(grown, report.AXES, options.growth)
+        print(json.dumps({"axes": report.AXES, "milliseconds": grown}, indent=1))
+        return 0
+    found = report.bench(options.rounds, say)
     if options.json:
         print(json.dumps(found, indent=1))
     else:

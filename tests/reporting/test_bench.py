@@ -37,6 +37,32 @@ def test_parts_of_a_step_are_shares_of_it(timings: dict[str, bench.Timing]) -> N
     assert set(shares) == set(bench.PARTS)
     assert 0.4 < sum(shares.values()) < 1.05
     assert set(timings["MLE"].shares) == {"actor", "optimizer"}
+    assert set(timings["RAML"].shares) == {"sampling", "reward", "actor", "optimizer"}
+    assert set(timings["soft Q"].shares) == {"sampling", "reward", "critic", "optimizer"}
+    assert all(0.4 < sum(timings[name].shares.values()) < 1.05 for name in bench.PHASES)
+
+
+@pytest.mark.slow
+def test_growth_is_plotted(monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.setattr(bench, "VOCABULARIES", (V,))
+    monkeypatch.setattr(bench, "AXES", {"vocabulary": (V, 4_000), "words": (3, 9), "samples": (2, 3), "width": (8, 16)})
+    with pytest.raises(SystemExit, match="0"):
+        main(["bench", "--rounds", "1", "--growth", str(tmp_path / "growth.svg")])
+    found = json.loads(capsys.readouterr().out)
+    assert found["axes"]["words"] == [3, 9]
+    assert set(found["milliseconds"]["samples"]) == {"RAML", "soft Q"}
+    assert all(few < many for few, many in found["milliseconds"]["vocabulary"].values())
+    assert (tmp_path / "growth.svg").read_text().count("ms a step") == 1
+
+
+def test_a_figure_is_png_or_svg(monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.setattr(bench, "growth", lambda rounds, say: pytest.fail("measured before the name was looked at"))
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", "--growth", str(tmp_path / "growth.pdf")])
+    assert "a figure's name ends in .png or .svg" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", "--growth", str(tmp_path / "nowhere" / "growth.png")])
+    assert "there is no folder" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -62,7 +88,7 @@ def test_both_beam_searches_find_a_translation_of_the_right_length() -> None:
 def test_products_by_hand() -> None:
     batch = make_batch(V, size=2, words=3)  # 4 tokens each, eos included
     encoder, decoder = 8 * 128 * 384, 4 * 256 * 512 + 2 * 256 * 256 + 256 * V
-    assert bench._products(batch, V) == 6 * (8 * encoder + 8 * decoder + 2 * 256 * 2 * 16)
+    assert bench._products(batch, V, 256) == 6 * (8 * encoder + 8 * decoder + 2 * 256 * 2 * 16)
 
 
 def test_the_table_has_a_row_a_step() -> None:

@@ -44,19 +44,26 @@ PHASES: dict[str, config.Phase] = {
 
 @dataclass(frozen=True)
 class Step:
-    """One update of one phase, at one vocabulary."""
+    """One update of one phase, at one size."""
 
     name: str
     vocabulary: int
     fused: bool = True
     feeding: bool = False
+    words: int | None = None  # of every sentence; as in Multi30k if not given
+    samples: int = 5  # M
+    width: int = WIDTH
 
     def __str__(self) -> str:
         return ", ".join([self.name, *["specification"] * (not self.fused), *["input feeding"] * self.feeding])
 
     @property
     def baseline(self) -> "Step":
-        return Step("MLE", self.vocabulary, feeding=self.feeding)
+        return replace(self, name="MLE", fused=True, samples=5)
+
+    def batch(self, seed: int) -> Batch:
+        """Made-up sentences."""
+        return make_batch(self.vocabulary, words=self.words, seed=seed)
 
 
 class Timing(NamedTuple):
@@ -80,14 +87,16 @@ def steps(vocabularies: Sequence[int]) -> Iterator[Step]:
 
 def make_learner(step: Step) -> Learner:
     """Networks of the paper's size, and one phase."""
-    models: dict[str, nn.Module] = {
-        "actor": Paced(SOURCE_WORDS, step.vocabulary, WIDTH, WIDTH, input_feeding=step.feeding)
-    }
+    size = step.vocabulary, step.width, step.width
+    models: dict[str, nn.Module] = {"actor": Paced(SOURCE_WORDS, *size, input_feeding=step.feeding)}
     if step.name in ("soft Q", "VAML"):
-        models["critic"] = Critic(step.vocabulary, WIDTH, WIDTH, 1, "dot", step.feeding, 0.1)
+        models["critic"] = Critic(*size, 1, "dot", step.feeding, 0.1)
     elif step.name in ("critic", "ERAC"):
-        models["critic"] = Critic(step.vocabulary, WIDTH, WIDTH, 1, "mlp", step.feeding, 0.0)
-    return Learner(models, replace(PHASES[step.name], fused=step.fused), Payoffs(Bleu(scaled=True), Bleu()))
+        models["critic"] = Critic(*size, 1, "mlp", step.feeding, 0.0)
+    phase = replace(PHASES[step.name], fused=step.fused)
+    if isinstance(phase, config.Proposing):
+        phase = replace(phase, samples=step.samples)
+    return Learner(models, phase, Payoffs(Bleu(scaled=True), Bleu()))
 
 
 def update(learner: Learner, batch: Batch) -> float:
@@ -107,14 +116,14 @@ def time_steps(wanted: Sequence[Step], rounds: int, say: Callable[[str], None]) 
     for number in range(rounds + 1):
         say(f"round {number} of {rounds}")
         for step, learner in learners.items():
-            seconds[step].append(update(learner, make_batch(step.vocabulary, seed=number)))
+            seconds[step].append(update(learner, step.batch(number)))
     return [_timing(step, seconds[step][1:], seconds[step.baseline][1:], learners[step]) for step in wanted]
 
 
 def _timing(step: Step, took: Sequence[float], baseline: Sequence[float], learner: Learner) -> Timing:
-    batches = [make_batch(step.vocabulary, seed=number) for number in range(1, len(took) + 1)]
+    batches = [step.batch(number) for number in range(1, len(took) + 1)]
     tokens = [int(token_mask(batch.references[:, 0]).sum()) for batch in batches]
-    work = [_products(batch, step.vocabulary) for batch in batches]
+    work = [_products(batch, step.vocabulary, step.width) for batch in batches]
     return Timing(
         step,
         1000 * statistics.median(took),
@@ -125,9 +134,8 @@ def _timing(step: Step, took: Sequence[float], baseline: Sequence[float], learne
     )
 
 
-def _products(batch: Batch, vocabulary: int) -> int:
+def _products(batch: Batch, vocabulary: int, D: int) -> int:
     """Floating-point operations of the matrix products of an MLE step, forward and backward."""
-    D = WIDTH
     read, written = (int(token_mask(side).sum()) for side in (batch.source, batch.references[:, 0]))
     attention = 2 * D * int((token_mask(batch.source).sum(-1) * token_mask(batch.references[:, 0]).sum(-1)).sum())
     encoder, decoder = 2 * 4 * (D // 2) * (D + D // 2), 4 * D * 2 * D + 2 * D * D + D * vocabulary
@@ -150,6 +158,34 @@ def peak_gflops() -> float:
         a @ a
         best = max(best, 2 * 2048**3 / (time.perf_counter() - started) / 1e9)
     return best
+
+
+# Growth.
+
+AXES: dict[str, tuple[int, ...]] = {
+    "vocabulary": (1_024, 4_568, 22_822, 65_536),
+    "words": (5, 10, 20, 40),
+    "samples": (2, 5, 10, 20),
+    "width": (64, 128, 256, 512),
+}
+GROWING = ("MLE", "RAML", "soft Q", "ERAC")
+
+
+def growth(rounds: int, say: Callable[[str], None]) -> dict[str, dict[str, list[float]]]:
+    """Milliseconds of a step along each axis, all else as usual; M is only for those who propose."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for axis, values in AXES.items():
+        say(f"growth with {axis}")
+        names = GROWING[1:3] if axis == "samples" else GROWING
+        sizes: list[dict[str, Any]] = [{"vocabulary": VOCABULARIES[0], axis: value} for value in values]
+        found[axis] = {name: [_median(Step(name, **size), rounds) for size in sizes] for name in names}
+    return found
+
+
+def _median(step: Step, rounds: int) -> float:
+    learner = make_learner(step)
+    seconds = [update(learner, step.batch(number)) for number in range(rounds + 1)]
+    return 1000 * statistics.median(seconds[1:])
 
 
 # Memory, in a process of its own.
