@@ -21,7 +21,7 @@ ARROWS: dict[str, set[str]] = {
 }
 # What the mathematics may import from outside.
 OUTSIDE = {"credit": {"torch", "jaxtyping"}}
-STANDARD = {"collections", "dataclasses", "typing", "math", "warnings"}
+STANDARD = {"collections", "dataclasses", "typing", "math", "threading", "warnings"}
 
 
 def modules() -> list[Path]:

@@ -55,16 +55,6 @@ def test_growth_is_plotted(monkeypatch, tmp_path, capsys) -> None:
     assert (tmp_path / "growth.svg").read_text().count("ms a step") == 1
 
 
-def test_a_figure_is_png_or_svg(monkeypatch, tmp_path, capsys) -> None:
-    monkeypatch.setattr(bench, "growth", lambda rounds, say: pytest.fail("measured before the name was looked at"))
-    with pytest.raises(SystemExit, match="2"):
-        main(["bench", "--growth", str(tmp_path / "growth.pdf")])
-    assert "a figure's name ends in .png or .svg" in capsys.readouterr().err
-    with pytest.raises(SystemExit, match="2"):
-        main(["bench", "--growth", str(tmp_path / "nowhere" / "growth.png")])
-    assert "there is no folder" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_more_words_need_more_memory() -> None:
     small, large = (bench.step_memory(bench.Step("ERAC", vocabulary), 9) for vocabulary in (5_000, 40_000))
