@@ -319,47 +319,75 @@ MUTANTS = [
 ]
 
 
+class Job(NamedTuple):
+    """A file of the package, what stands in it, and the tests to run."""
+
+    file: str
+    text: str
+    tests: list[str]
+
+
 def tests_of(file: str) -> list[Path]:
     paths = [ROOT / "tests" / name for name in ((TABLES, FUSED) if file == TABLES else (file,))]  # what is made of them
     return [path.with_name(f"test_{path.name}") for path in paths]
 
 
-def run_tests(package: Path, tests: list[Path]) -> int:
+class Verdict(NamedTuple):
+    """pytest's exit code, 1 being a failed test, and which one failed first."""
+
+    code: int
+    failed: str
+
+
+class _Note:
+    """Writes down the first test that fails."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.path.exists():
+            self.path.write_text(report.nodeid)
+
+
+def run_tests(folder: Path, tests: list[str]) -> int:
     """pytest's exit code for `tests` with the package of that folder; the process ends with it."""
-    sys.path.insert(0, str(package))
+    sys.path.insert(0, str(folder))
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
     os.chdir(ROOT)
-    loaded_before = ["-W", "ignore:Module already imported"]
-    return int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", *loaded_before, *map(str, tests)]))
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", "-W", "ignore:Module already imported"]
+    return int(pytest.main([*options, *tests], plugins=[_Note(folder / "failed")]))
 
 
-def start(file: str, text: str, folder: Path) -> int:
+def start(job: Job, folder: Path) -> int:
     """Copy the package with another text for one file, and fork a process that tests it."""
     shutil.copytree(SOURCE, folder / "seqcredit", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "seqcredit" / file).write_text(text)
+    (folder / "seqcredit" / job.file).write_text(job.text)
     child = os.fork()
     if child == 0:
         code = 99
         try:
-            code = run_tests(folder, tests_of(file))
+            code = run_tests(folder, job.tests)
         finally:
             os._exit(code)
     return child
 
 
-def exit_codes(versions: list[tuple[str, str]]) -> list[int]:
-    """pytest's exit code for each file and text: 1 is a failed test, 0 means that nobody noticed."""
-    waiting, running, codes = list(enumerate(versions)), {}, [99] * len(versions)
+def verdicts(jobs: list[Job]) -> list[Verdict]:
+    """What pytest says of each: 1 is a failed test, 0 means that nobody noticed."""
+    waiting, running, found = list(enumerate(jobs)), {}, [Verdict(99, "")] * len(jobs)
     with tempfile.TemporaryDirectory() as scratch:
         while waiting or running:
             while waiting and len(running) < AT_ONCE:
-                number, version = waiting.pop(0)
-                running[start(*version, Path(scratch) / str(number))] = number
+                number, job = waiting.pop(0)
+                running[start(job, Path(scratch) / str(number))] = number
             child, status = os.wait()
-            codes[running.pop(child)] = os.waitstatus_to_exitcode(status)
-    return codes
+            number = running.pop(child)
+            note = Path(scratch) / str(number) / "failed"
+            found[number] = Verdict(os.waitstatus_to_exitcode(status), note.read_text() if note.exists() else "")
+    return found
 
 
 def mutate(mutant: Mutant) -> str:
@@ -373,17 +401,25 @@ def main() -> int:
     wanted = [m for m in MUTANTS if all(word in m.file for word in sys.argv[1:])]
     torch.set_num_threads(1)
     os.environ["SEQCREDIT_UNCHECKED"] = "1"  # a mutant must fail by its numbers, not by its shapes; and it is faster
-    files = list(dict.fromkeys(m.file for m in wanted))
-    healthy = exit_codes([(file, (SOURCE / file).read_text()) for file in files])
-    broken = [file for file, code in zip(files, healthy, strict=True) if code != 0]
+    found = verdicts([Job(m.file, mutate(m), [str(path) for path in tests_of(m.file)]) for m in wanted])
+    for mutant, (code, failed) in zip(wanted, found, strict=True):
+        told = {0: "SURVIVED", 1: "caught"}.get(code, f"BROKEN ({code})")
+        print(f"{told:9} {mutant}{' by ' + failed.split('::')[-1] if failed else ''}")
+    caught = [verdict.code for verdict in found].count(1)
+    print(f"{caught} of {len(wanted)} mutants caught")
+    return 0 if wanted and caught == len(wanted) and _healthy(wanted, found) else 1
+
+
+def _healthy(wanted: list[Mutant], found: list[Verdict]) -> bool:
+    """Whether the tests that caught something pass with nothing changed; else they have proved nothing."""
+    catchers: dict[str, set[str]] = {}
+    for mutant, verdict in zip(wanted, found, strict=True):
+        catchers.setdefault(mutant.file, set()).add(verdict.failed)
+    jobs = [Job(file, (SOURCE / file).read_text(), sorted(tests)) for file, tests in catchers.items()]
+    broken = [job.file for job, verdict in zip(jobs, verdicts(jobs), strict=True) if verdict.code != 0]
     if broken:
         print(f"The tests of {', '.join(broken)} fail with nothing changed: mend them first.")
-        return 1
-    codes = exit_codes([(m.file, mutate(m)) for m in wanted])
-    for mutant, code in zip(wanted, codes, strict=True):
-        print(f"{ {0: 'SURVIVED', 1: 'caught'}.get(code, f'BROKEN ({code})'):9} {mutant}")
-    print(f"{codes.count(1)} of {len(wanted)} mutants caught")
-    return 0 if wanted and codes.count(1) == len(wanted) else 1
+    return not broken
 
 
 if __name__ == "__main__":
