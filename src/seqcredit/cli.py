@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,6 +15,7 @@ from seqcredit.errors import UserError
 
 if TYPE_CHECKING:
     from seqcredit.data.prepared import Prepared
+    from seqcredit.data.text import Example
     from seqcredit.training.decoding import Search
     from seqcredit.training.processes import Processes
     from seqcredit.training.runs import Run
@@ -59,6 +60,13 @@ def parser() -> Parser:
     made.add_argument("--n-best", type=int, default=1, metavar="N", help="print the N best, numbered by line")
     made.add_argument("--scores", action="store_true", help="print the log-probability before each")
     _search_options(made)
+    made = command("caption", caption, "describe pictures")
+    made.add_argument("run_folder", metavar="RUN", type=Path)
+    made.add_argument("pictures", nargs="+", type=Path, metavar="PICTURE", help="JPEG or PNG files")
+    made.add_argument("--n-best", type=int, default=1, metavar="N")
+    made.add_argument("--scores", action="store_true", help="log-probabilities too")
+    made.add_argument("--backbone", default="efficientnet-lite2", help="what the features of training came from")
+    _search_options(made)
     made = command("compare", compare, "compare two runs on the same split, with significance")
     made.add_argument("baseline", metavar="RUN", type=Path)
     made.add_argument("system", metavar="RUN", type=Path)
@@ -77,7 +85,8 @@ def parser() -> Parser:
     made.add_argument("out", metavar="OUT", type=Path, help="the folder to make")
     made.add_argument("--phase", help="weights of this phase (default: the last one)")
     made = command("demo", demo, "train every algorithm on made-up data and compare them (about 4 minutes)")
-    made.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="FOLDER", help="default: runs/demo")
+    made.add_argument("task", nargs="?", choices=("translation", "captioning"), default="translation")
+    made.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/demo, runs/demo-captioning")
     made = command("recipes", recipes, "list the recipes that come along, or show one")
     made.add_argument("name", nargs="?", metavar="NAME", help="such as iwslt14/erac")
     made = command("bench", bench, "time a step of every algorithm on made-up data (about 10 minutes)")
@@ -94,8 +103,11 @@ def parser() -> Parser:
 def _prepare_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("out", metavar="OUT", type=Path, help="the folder to make")
     for split in ("train", "valid", "test"):
-        about = "two parallel text files, or one .tsv, or one .jsonl"
+        about = "two parallel text files, or one .tsv, or one .jsonl; captions as .tsv or as MSCOCO's .json"
         made.add_argument(f"--{split}", nargs="+", type=Path, metavar="FILE", help=about)
+    made.add_argument("--task", choices=("translation", "captioning"), default="translation")
+    made.add_argument("--features", type=Path, metavar="FOLDER", help="captioning: what `seqcredit features` wrote")
+    made.add_argument("--karpathy", type=Path, metavar="FILE", help="captioning: a dataset_*.json with all splits")
     made.add_argument("--iwslt14", type=Path, metavar="FOLDER", help="the unpacked IWSLT14 de-en archive instead")
     made.add_argument("--tokenized", action="store_true", help="the text is tokenized already: cut it at spaces")
     made.add_argument("--lowercase", action="store_true")
@@ -142,37 +154,55 @@ def _search_options(made: argparse.ArgumentParser) -> None:
 def prepare(options: argparse.Namespace) -> int:
     """`seqcredit prepare`."""
     from seqcredit.data import iwslt
+    from seqcredit.data.images import open_features
     from seqcredit.data.prepare import prepare as write
     from seqcredit.data.prepared import PrepareOptions
-    from seqcredit.data.text import TextOptions, read_files
+    from seqcredit.data.text import TextOptions
 
+    source, target = options.languages
+    text = TextOptions(options.lowercase, options.moses, source, target, options.bpe)
+    lengths = options.max_length, options.only_short
+    wanted = PrepareOptions(text, options.tokenized, options.min_count, options.max_vocabulary, *lengths)
+    features = open_features(options.features) if options.features else None
     if options.iwslt14:
         manifest = write(iwslt.read(options.iwslt14).splits, options.out, iwslt.OPTIONS, options.overwrite)
     else:
-        if not options.train or not options.valid:
-            raise UserError("--train and --valid are needed (or --iwslt14). See 'seqcredit prepare --help'.")
-        source, target = options.languages
-        text = TextOptions(options.lowercase, options.moses, source, target, options.bpe)
-        wanted = PrepareOptions(
-            text,
-            options.tokenized,
-            options.min_count,
-            options.max_vocabulary,
-            options.max_length,
-            options.only_short,
-        )
-        files = {split: getattr(options, split) for split in ("train", "valid", "test") if getattr(options, split)}
-        manifest = write(
-            {split: read_files(paths) for split, paths in files.items()}, options.out, wanted, options.overwrite
-        )
+        manifest = write(_splits(options), options.out, wanted, options.overwrite, features)
     for name, counts in manifest.splits.items():
+        unseen = f", {counts.dropped_unseen:,} pictures without features" if features else ""
         print(
             f"{name}: {counts.examples:,} examples; dropped {counts.dropped_empty:,} empty and {counts.dropped_long:,} "
-            f"long ({counts.dropped_long_share:.1%}); unknown words {counts.unknown_source:.1%} and "
+            f"long ({counts.dropped_long_share:.1%}){unseen}; unknown words {counts.unknown_source:.1%} and "
             f"{counts.unknown_references:.1%}"
         )
+    if features:
+        used = sum(counts.examples for counts in manifest.splits.values())
+        print(f"{len(features.names) - used:,} pictures have features and no captions here")
     print(f"vocabularies: {manifest.source_vocabulary:,} and {manifest.target_vocabulary:,}; written to {options.out}")
     return 0
+
+
+def _splits(options: argparse.Namespace) -> "Mapping[str, Iterable[Example]]":
+    """The raw examples of each split."""
+    from seqcredit.data.captions import read_captions, read_karpathy
+    from seqcredit.data.text import read_files
+
+    captioning, files = options.task == "captioning", {}
+    if captioning != (options.features is not None):
+        raise UserError("--task captioning and --features FOLDER go together. See 'seqcredit prepare --help'.")
+    if options.karpathy:
+        if not captioning:
+            raise UserError("--karpathy is for --task captioning. See 'seqcredit prepare --help'.")
+        return read_karpathy(options.karpathy)
+    files = {split: getattr(options, split) for split in ("train", "valid", "test") if getattr(options, split)}
+    if not {"train", "valid"} <= set(files):
+        raise UserError("--train and --valid are needed (or --iwslt14, --karpathy). See 'seqcredit prepare --help'.")
+    if not captioning:
+        return {split: read_files(paths) for split, paths in files.items()}
+    for split, paths in files.items():
+        if len(paths) > 1:
+            raise UserError(f"--{split}: captions come in one file. See 'seqcredit prepare --help'.")
+    return {split: read_captions(paths[0]) for split, paths in files.items()}
 
 
 def train(options: argparse.Namespace) -> int:
@@ -187,9 +217,8 @@ def train(options: argparse.Namespace) -> int:
     recipe = config.load(options.recipe, changes)
     prepared = open_data(options.data or Path(recipe.data))
     out = options.out or Path("runs") / f"{options.recipe.stem}-{recipe.seed}"
-    checksums = {"source": prepared.source_vocabulary.checksum, "target": prepared.target_vocabulary.checksum}
     if processes.writes:
-        run = Run.create(out, options.recipe.read_text(encoding="utf-8"), recipe, prepared.folder, checksums)
+        run = Run.create(out, options.recipe.read_text(encoding="utf-8"), recipe, prepared.folder, prepared.checksums)
         if options.init_from:
             take_over(run, options.init_from, print)
     processes.wait()
@@ -315,11 +344,43 @@ def translate(options: argparse.Namespace) -> int:
     actor = report.load_actor(run, prepared, torch.device(options.device), options.phase)
     search = _search(run.recipe.beam, run.recipe.longest_output, options)
     search = search._replace(width=max(search.width, options.n_best))
+    if prepared.pictures:
+        raise UserError(f"{run.folder} describes pictures: use `seqcredit caption`.")
     for number, line in enumerate(sys.stdin if options.file == "-" else lines(Path(options.file)), 1):
         for words, logp in n_best(actor, prepared, line, search, options.n_best, options.device):
             fields = [str(number)] if options.n_best > 1 else []
             fields += [f"{logp:.4f}"] if options.scores else []
             print("\t".join([*fields, prepared.sentence(words)]), flush=True)
+    return 0
+
+
+def caption(options: argparse.Namespace) -> int:
+    """`seqcredit caption`: a line a picture, or n of them."""
+    import torch
+
+    from seqcredit.data.images import load_backbone
+    from seqcredit.reporting import evaluate as report
+    from seqcredit.training.decoding import best_of
+    from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data
+
+    run = Run.open(options.run_folder)
+    prepared = open_data(run.data, run.about["vocabularies"])
+    if not prepared.pictures:
+        raise UserError(f"{run.folder} translates: use `seqcredit translate`.")
+    missing = [str(path) for path in options.pictures if not path.is_file()]
+    if missing:
+        raise UserError(f"There is no file {missing[0]}: give pictures that exist.")
+    backbone, width = load_backbone(options.backbone, options.device), prepared.manifest.picture_width
+    if backbone.width != width:
+        raise UserError(f"{run.folder} was trained on {width} features, and {backbone.name} gives {backbone.width}.")
+    actor = report.load_actor(run, prepared, torch.device(options.device), options.phase)
+    search = _search(run.recipe.beam, run.recipe.longest_output, options)
+    search = search._replace(width=max(search.width, options.n_best))
+    for path in options.pictures:
+        for words, logp in best_of(actor, prepared, backbone([path]), search, options.n_best):
+            scores = [f"{logp:.4f}"] if options.scores else []
+            print("\t".join([str(path), *scores, prepared.sentence(words)]), flush=True)
     return 0
 
 
@@ -388,12 +449,12 @@ def demo(options: argparse.Namespace) -> int:
     from seqcredit.reporting import demo as report
 
     torch.set_num_threads(2)
-    console = Console()
-    console.print(report.demo(options.out, lambda line: print(line, flush=True)))
-    for line in report.credit_lines(options.out):
+    out, console = options.out or Path("runs") / report.RECIPES[options.task], Console()
+    console.print(report.demo(out, lambda line: print(line, flush=True), options.task))
+    for line in report.credit_lines(out) if options.task == "translation" else ():
         print(line, flush=True)
     print("\nNext:")
-    for line in report.next_steps(options.out):
+    for line in report.next_steps(out, options.task):
         print(f"  {line}")
     return 0
 

@@ -29,6 +29,7 @@ class Payoff:
     scaled: bool = True  # bleu: times the reference's length, for the token rewards
     unk_matches: bool = True
     unfinished: Literal["score", "without_brevity", "nothing"] = "score"  # what a prefix without eos has
+    references: Literal["all", "own"] = "all"  # "own": only the one that is learned from, as in the paper
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Model:
     embedding: int = 256
     hidden: int = 256
     layers: int = 1
-    attention: Literal["dot", "mlp"] = "dot"
+    attention: Literal["dot", "mlp", "none"] = "dot"  # "none" for an actor that looks at pictures
     input_feeding: bool = False
     dropout: float = 0.3
 
@@ -51,7 +52,7 @@ class Phase:
     learning_rate: float
     optimizer: Literal["sgd", "adam"] = "sgd"
     beta1: float = 0.9  # Adam's first decay rate
-    batch_size: int = 50
+    batch_size: int = 50  # pairs; pictures, each with all of its captions
     clip: float = 5.0  # global gradient norm, of each network
     epochs: int = 30  # at the most
     decay: float = 0.5  # factor of the learning rate when validation does not improve
@@ -127,6 +128,7 @@ class ActorCritic(Critic):
     mle_weight: float = 0.1
     entropy_form: Literal["exact", "normalised"] = "exact"
     critic_learning_rate: float | None = None  # learning_rate if not given; it never decays
+    critic_clip: float | None = None  # clip if not given
 
 
 PHASES: dict[str, type[Phase]] = {
@@ -232,7 +234,7 @@ RANGES: dict[type, dict[str, Range]] = {
         "extra_length": _FROM_0,
         "longest_sample": _FROM_1,
     },
-    ActorCritic: {"mle_weight": _NOT_NEGATIVE, "critic_learning_rate": _NOT_NEGATIVE},
+    ActorCritic: {"mle_weight": _NOT_NEGATIVE, "critic_learning_rate": _NOT_NEGATIVE, "critic_clip": _ABOVE_0},
 }
 
 

@@ -113,6 +113,6 @@ def test_unchecked_opening_trusts_the_files(folder: Path) -> None:
 def test_manifest_has_no_path_or_date(folder: Path, tmp_path: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest) == {
-        "format", "task", "options", "source_vocabulary", "target_vocabulary", "splits", "files",
+        "format", "task", "options", "source_vocabulary", "target_vocabulary", "splits", "files", "picture_width",
     }  # fmt: skip
     assert str(tmp_path) not in (folder / "manifest.json").read_text()

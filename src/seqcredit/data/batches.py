@@ -1,7 +1,8 @@
 """Batches of sentences of like length, in an order that is a function of seed and epoch.
 
 A row of a batch is a pair: a reference with its source. Pairs are counted as the references are, so that where every
-example has one reference, pair i is example i.
+example has one reference, pair i is example i. Pictures are an exception in two ways: they have no length, and a batch
+is a number of pictures, each with all of its captions.
 """
 
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int, pairs: b
     """
     _check(batch_size)
     rng = np.random.default_rng([seed, epoch])
+    if split.pictures:
+        return [_captions(split, chunk, pairs) for chunk in _chunks(rng.permutation(len(split)), batch_size)]
     rows = np.arange(len(split.reference_lengths)) if pairs else np.asarray(split.groups[:-1])
     rows = rng.permutation(rows)
     sources = split.source_lengths[examples(split, rows)]
@@ -47,6 +50,12 @@ def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int, pairs: b
         )  # references of one length would teach when to stop, in turns
         batches += _chunks(rows[window][order], batch_size)
     return [batches[number] for number in rng.permutation(len(batches))]
+
+
+def _captions(split: Split, pictures: Indices, pairs: bool) -> Indices:
+    """The pairs of some pictures, side by side."""
+    first, end = split.groups[pictures], split.groups[pictures + 1]
+    return np.concatenate([np.arange(a, b if pairs else a + 1) for a, b in zip(first, end, strict=True)])
 
 
 def sequential_batches(split: Split, batch_size: int) -> Sequential:
@@ -106,7 +115,7 @@ def examples(split: Split, pairs: Indices) -> Indices:
 
 
 def padding_ratio(split: Split, batches: Sequence[Indices]) -> float:
-    """Share of the places of all sources and own references that follow the closing eos."""
+    """Share of the places of all sentences, sources and own references, that follow the closing eos."""
     used, places = 0, 0
     for pairs in batches:
         for lengths in _lengths(split, pairs):
@@ -115,8 +124,9 @@ def padding_ratio(split: Split, batches: Sequence[Indices]) -> float:
     return 1 - used / places
 
 
-def _lengths(split: Split, pairs: Indices) -> tuple[Indices, Indices]:
-    return split.source_lengths[examples(split, pairs)], split.reference_lengths[pairs]
+def _lengths(split: Split, pairs: Indices) -> list[Indices]:
+    sources = [] if split.pictures else [split.source_lengths[examples(split, pairs)]]
+    return [*sources, split.reference_lengths[pairs]]
 
 
 def _chunks(rows: Indices, size: int) -> list[Indices]:

@@ -9,7 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from seqcredit.data.prepared import FORMAT, Manifest, PrepareOptions, SplitCounts
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from seqcredit.data.images import Features
+from seqcredit.data.prepared import FEATURES, FORMAT, Manifest, PrepareOptions, SplitCounts
 from seqcredit.data.storage import (
     MANIFEST,
     OFFSETS,
@@ -21,7 +25,7 @@ from seqcredit.data.storage import (
     written_lines,
 )
 from seqcredit.data.text import BPE_SENTENCES, Example, Pieces, learn_pieces, tokenizer
-from seqcredit.data.vocabulary import Vocabulary
+from seqcredit.data.vocabulary import SYMBOLS, Vocabulary
 from seqcredit.errors import UserError
 from seqcredit.types import FIRST_WORD, UNK
 
@@ -35,6 +39,7 @@ class Kept(NamedTuple):
     references: int
     empty: int
     long: int
+    unseen: int
 
 
 class Encoded(NamedTuple):
@@ -45,24 +50,33 @@ class Encoded(NamedTuple):
 
 
 def prepare(
-    splits: Mapping[str, Iterable[Example]], out: Path, options: PrepareOptions, overwrite: bool = False
+    splits: Mapping[str, Iterable[Example]],
+    out: Path,
+    options: PrepareOptions,
+    overwrite: bool = False,
+    features: Features | None = None,
 ) -> Manifest:
     """Write a prepared folder from the splits' examples, which are gone through once.
 
-    The folder appears whole or not at all. Vocabularies, and pieces of words, are learned from the split "train".
+    The folder appears whole or not at all. Vocabularies, and pieces of words, are learned from the split "train". With
+    `features` the examples' sources are names of pictures.
     """
     _check_names(splits)
     with new_folder(out, overwrite) as folder:
-        kept = {name: _write_words(folder, name, examples, options) for name, examples in splits.items()}
-        source, encode_source = _learn(folder, "source", _source_words, options)
+        kept = {name: _write_words(folder, name, examples, options, features) for name, examples in splits.items()}
+        source, encode_source = _learn(folder, "source", _source_words, options, features is None)
         target, encode_reference = _learn(folder, "target", _reference_words, options)
         counts = {}
         for name, left in kept.items():
-            given = _write_sources(folder, name, encode_source)
+            if features is None:
+                given = _write_sources(folder, name, encode_source)
+            else:
+                given = _write_pictures(folder, name, features)
             predicted = _write_references(folder, name, encode_reference)
             counts[name] = _counts(left, given, predicted)
         files = {path.name: checksum(path) for path in sorted(folder.iterdir())}
-        manifest = Manifest(FORMAT, "translation", options, len(source), len(target), counts, files)
+        task, width = ("translation", 0) if features is None else ("captioning", features.array.shape[1])
+        manifest = Manifest(FORMAT, task, options, len(source), len(target), counts, files, width)
         (folder / MANIFEST).write_bytes(manifest.text().encode())
     return manifest
 
@@ -78,10 +92,15 @@ def _check_names(splits: Mapping[str, Iterable[Example]]) -> None:
 # First pass: words.
 
 
-def _write_words(folder: Path, name: str, examples: Iterable[Example], options: PrepareOptions) -> Kept:
-    """Cut the text into words, drop what is empty or too long, and write the rest down."""
+def _write_words(
+    folder: Path, name: str, examples: Iterable[Example], options: PrepareOptions, features: Features | None
+) -> Kept:
+    """Cut the text into words, drop what is empty, too long or of a picture without features, write the rest down."""
     longest = _longest(name, options)
     cut_source = str.split if options.tokenized else tokenizer(options.text, options.text.source_language)
+    unseen = 0
+    if features is not None:
+        cut_source = _whole
     cut_reference = str.split if options.tokenized else tokenizer(options.text, options.text.target_language)
     kept, pairs, empty, long = 0, 0, 0, 0
     with (
@@ -89,6 +108,9 @@ def _write_words(folder: Path, name: str, examples: Iterable[Example], options: 
         (folder / f"{name}.references.txt").open("w", encoding="utf-8", newline="\n") as references,
     ):
         for example in examples:
+            if features is not None and example.source not in features:
+                unseen += 1
+                continue
             source, group = cut_source(example.source), [cut_reference(text) for text in example.references]
             full = [reference for reference in group if source and reference]
             short = [reference for reference in full if max(len(source), len(reference)) <= longest]
@@ -100,8 +122,16 @@ def _write_words(folder: Path, name: str, examples: Iterable[Example], options: 
                 sources.write(" ".join(source) + "\n")
                 references.write(json.dumps([" ".join(words) for words in short], ensure_ascii=False) + "\n")
     if not kept:
-        raise UserError(f"Nothing is left of the split {name!r}: {empty} pairs are empty and {long} are too long.")
-    return Kept(kept, pairs, empty, long)
+        pictures = f", and {unseen} pictures have no features" if features is not None else ""
+        raise UserError(
+            f"Nothing is left of the split {name!r}: {empty} pairs are empty and {long} are too long{pictures}."
+        )
+    return Kept(kept, pairs, empty, long, unseen)
+
+
+def _whole(name: str) -> list[str]:
+    """The name of a picture, which may hold spaces."""
+    return [name]
 
 
 def _longest(name: str, options: PrepareOptions) -> int:
@@ -123,9 +153,17 @@ def _reference_words(folder: Path, name: str) -> Iterator[list[list[str]]]:
 
 
 def _learn(
-    folder: Path, side: str, read: Callable[[Path, str], Iterator[list[list[str]]]], options: PrepareOptions
+    folder: Path,
+    side: str,
+    read: Callable[[Path, str], Iterator[list[list[str]]]],
+    options: PrepareOptions,
+    words: bool = True,
 ) -> tuple[Vocabulary, Encode]:
-    """The vocabulary of one side, saved, and the way from words to ids."""
+    """The vocabulary of one side, saved, and the way from words to ids; pictures have no words."""
+    if not words:
+        vocabulary = Vocabulary(SYMBOLS)
+        vocabulary.save(folder / f"{side}.vocab")
+        return vocabulary, vocabulary.encode
     cut = _learn_pieces(folder, side, read, options.text.bpe)
     counts: Counter[str] = Counter()
     for group in read(folder, "train"):
@@ -162,6 +200,17 @@ def _write_sources(folder: Path, name: str, encode: Encode) -> Encoded:
     return Encoded(out.ids.length, unknown)
 
 
+def _write_pictures(folder: Path, name: str, features: Features) -> Encoded:
+    """Features of the pictures that are left, in their order."""
+    rows = [features.row(line) for line in written_lines(folder / f"{name}.source.txt")]
+    shape = (len(rows), features.array.shape[1])
+    out = open_memmap(folder / f"{name}.source.{FEATURES}", "w+", np.float16, shape)
+    for start in range(0, len(rows), 1_000):
+        out[start : start + 1_000] = features.array[rows[start : start + 1_000]]
+    out.flush()
+    return Encoded(0, 0)
+
+
 def _write_references(folder: Path, name: str, encode: Encode) -> Encoded:
     """The half of a split that is predicted."""
     unknown, first = 0, 0
@@ -189,8 +238,9 @@ def _counts(kept: Kept, sources: Encoded, references: Encoded) -> SplitCounts:
         references=kept.references,
         source_words=sources.words,
         reference_words=references.words,
-        unknown_source=sources.unknown / sources.words,
+        unknown_source=sources.unknown / max(1, sources.words),
         unknown_references=references.unknown / references.words,
         dropped_empty=kept.empty,
         dropped_long=kept.long,
+        dropped_unseen=kept.unseen,
     )

@@ -4,9 +4,10 @@ manifest.json               what was done with which options, counts, and the ch
 source.vocab  target.vocab  one word a line, in the order of their ids
 source.bpe    target.bpe    sentencepiece models, with the option `bpe` alone
 SPLIT.source.ids.npy        all sources one after another, without eos; SPLIT.source.offsets.npy: where each begins
+SPLIT.source.features.npy   instead of these two, where the sources are pictures: a row each
 SPLIT.references.ids.npy    all references likewise; SPLIT.references.offsets.npy
 SPLIT.references.groups.npy the number of the first reference of each example
-SPLIT.source.txt            words, before unknown ones were replaced and before they were cut into pieces
+SPLIT.source.txt            words, before unknown ones were replaced and before they were cut into pieces; names of pictures
 SPLIT.references.txt        the same: a JSON list of references a line
 """
 
@@ -16,17 +17,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqcredit.data.storage import MANIFEST, Sequences, checksum, open_array, written_lines
+from seqcredit.data.storage import MANIFEST, Pictures, Sequences, checksum, open_array, with_suffix, written_lines
 from seqcredit.data.text import Cut, Pieces, TextOptions, detokenize, tokenizer
 from seqcredit.data.vocabulary import Vocabulary
 from seqcredit.errors import UserError
 from seqcredit.types import FIRST_WORD
 
 FORMAT = 1
+FEATURES = "features.npy"
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class SplitCounts:
     unknown_references: float
     dropped_empty: int  # pairs
     dropped_long: int
+    dropped_unseen: int = 0  # pictures without features
 
     @property
     def dropped_long_share(self) -> float:
@@ -78,6 +82,7 @@ class Manifest:
     target_vocabulary: int
     splits: dict[str, SplitCounts]
     files: dict[str, str]  # SHA-256
+    picture_width: int = 0  # features of a picture, where sources are pictures
 
     def text(self) -> str:
         """As JSON."""
@@ -151,20 +156,27 @@ class Split:
     """One split: sources and references by number."""
 
     name: str
-    source_half: Sequences
+    source_half: Sequences | Pictures
     reference_half: References
     folder: Path
 
     @classmethod
-    def open(cls, folder: Path, name: str) -> "Split":
+    def open(cls, folder: Path, name: str, pictures: bool = False) -> "Split":
         """A split of a prepared folder, mapped into memory."""
-        return cls(name, Sequences.open(folder / f"{name}.source"), References.open(folder, name), folder)
+        stem = folder / f"{name}.source"
+        sources = Pictures.open(with_suffix(stem, FEATURES)) if pictures else Sequences.open(stem)
+        return cls(name, sources, References.open(folder, name), folder)
 
     def __len__(self) -> int:
         return len(self.source_half)
 
-    def source(self, index: int) -> NDArray[np.int32]:
-        """Ids of a source, without eos."""
+    @property
+    def pictures(self) -> bool:
+        """Whether the sources are pictures."""
+        return isinstance(self.source_half, Pictures)
+
+    def source(self, index: int) -> NDArray[Any]:
+        """Ids of a source, without eos, or the features of a picture."""
         return self.source_half[index]
 
     def references(self, index: int) -> list[NDArray[np.int32]]:
@@ -231,7 +243,18 @@ class Prepared:
         if name not in self.manifest.splits:
             there = ", ".join(self.manifest.splits)
             raise UserError(f"{self.folder} has no split {name!r}: choose one of {there}.")
-        return Split.open(self.folder, name)
+        return Split.open(self.folder, name, self.pictures)
+
+    @property
+    def pictures(self) -> bool:
+        """Whether the task is captioning."""
+        return self.manifest.picture_width > 0
+
+    @property
+    def checksums(self) -> dict[str, str]:
+        """Of both vocabularies, which a trained network depends on; pictures have a width instead."""
+        source = f"pictures of {self.manifest.picture_width} features" if self.pictures else self.source_vocabulary.checksum
+        return {"source": source, "target": self.target_vocabulary.checksum}
 
     def cut(self, sentence: str) -> list[str]:
         """A sentence of the source language as the source vocabulary's words, cut as the corpus was."""

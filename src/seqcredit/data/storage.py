@@ -87,6 +87,35 @@ class Sequences:
         return np.where(column < lengths[..., None], self.ids[place], EOS).astype(np.int64)
 
 
+@dataclass(frozen=True)
+class Pictures:
+    """Features of pictures: row i is picture i."""
+
+    features: NDArray[np.float16]
+
+    @classmethod
+    def open(cls, path: Path) -> "Pictures":
+        """An array on disk, mapped into memory."""
+        return cls(open_array(path))
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def __getitem__(self, index: int) -> NDArray[np.float16]:
+        if not 0 <= index < len(self):
+            raise IndexError(f"there are {len(self)} pictures, and {index} is not one of them")
+        return self.features[index]
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """A picture has no length: all have the same."""
+        return np.ones(len(self), np.int64)
+
+    def padded(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The pictures with these numbers as one array."""
+        return self.features[numbers].astype(np.float32)
+
+
 @contextmanager
 def write_sequences(stem: Path) -> Iterator["SequencesWriter"]:
     """A writer of the files that `Sequences.open` reads."""

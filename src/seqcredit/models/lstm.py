@@ -18,51 +18,20 @@ INITIAL = 0.1  # every weight starts uniform in [-INITIAL, INITIAL]
 HOLD = 1e4  # sigmoid(HOLD) is 1 and sigmoid(-HOLD) is 0 in every precision
 
 
-class Seq2Seq(nn.Module):
-    """Scores every action after every prefix, given a source of ids that eos closes.
+class Writer(nn.Module):
+    """The half that writes: an LSTM over the words so far, whatever it starts from and looks at.
 
-    Dropout of the attention vector is in the caller's hands: `masks` draws it, `features` and `step` take it, so that
+    Dropout of what the readout sees is in the caller's hands: `masks` draws it, `features` and `step` take it, so that
     sampling and the gradient see the same network.
     """
 
-    hold: Tensor
-
-    def __init__(
-        self,
-        source_size: int,
-        actions: int,
-        embedding: int = 256,
-        hidden: int = 256,
-        layers: int = 1,
-        attention: Literal["dot", "mlp"] = "dot",
-        input_feeding: bool = False,
-        dropout: float = 0.3,
-        generator: Generator | None = None,
-    ) -> None:
-        super().__init__()
-        _check(hidden, attention, dropout)
-        self.actions, self.dropout, self.fed = actions, dropout, hidden if input_feeding else 0
-        self.source_embedding = nn.Embedding(source_size, embedding)
-        self.embedding = nn.Embedding(actions, embedding)
-        self.bos = nn.Parameter(torch.empty(embedding))
-        widths = [embedding] + [hidden] * (layers - 1)
-        self.encoder = nn.ModuleList(nn.LSTM(width, hidden // 2, bidirectional=True) for width in widths)
-        self.decoder = nn.LSTM(embedding + self.fed, hidden, layers, batch_first=True)
-        self.scorer = Additive(hidden) if attention == "mlp" else Dot()
-        self.combine = nn.Linear(2 * hidden, hidden, bias=False)
-        self.readout = nn.Linear(hidden, actions)
-        self.register_buffer("hold", _hold(hidden // 2), persistent=False)
-        initialise(self, generator)
-
-    def encode(self, source: Int[Tensor, "B S"]) -> Memory:
-        """Read the source in both directions. Padding leaves no trace."""
-        mask = token_mask(source)
-        states, h, c = self.source_embedding(source), [], []  # (B, S, embedding)
-        for lstm in self.encoder:
-            states, last_h, last_c = self._read(lstm, states, mask)
-            h.append(last_h)
-            c.append(last_c)
-        return Memory(states, self.scorer.keys(states), mask, torch.stack(h, 1), torch.stack(c, 1))
+    embedding: nn.Embedding
+    bos: nn.Parameter
+    decoder: nn.LSTM
+    readout: nn.Linear
+    actions: int
+    dropout: float
+    fed: int  # width of the vector that is fed back
 
     def start(self, memory: Memory) -> State:
         """Before the first word."""
@@ -118,36 +87,12 @@ class Seq2Seq(nn.Module):
         return vectors[b, row]
 
     def masks(self, length: int, noise: Noise) -> Float[Tensor, "B T D"] | None:
-        """Inverted dropout for the attention vectors, or None where there is none to do."""
+        """Inverted dropout for what the readout sees, or None where there is none to do."""
         if not self.training or self.dropout == 0:
             return None
         weight = self.readout.weight
         kept = noise.uniform(length, weight.shape[1], device=weight.device) >= self.dropout
         return kept.to(weight.dtype).div_(1 - self.dropout)
-
-    def _read(self, lstm: nn.Module, inputs: Tensor, mask: Bool[Tensor, "B S"]) -> tuple[Tensor, Tensor, Tensor]:
-        """One bidirectional layer: all states (B, S, D), and the last h and c of the two directions (B, D).
-
-        On padding an extra input shuts the input gate and opens the forget gate. So the forward direction carries its
-        last cell to the end, and the backward one arrives at the last word as it was born, with zeros: exact, at any
-        length, in a single call.
-        """
-        assert isinstance(lstm, nn.LSTM)
-        half = lstm.hidden_size
-        padding = (~mask).to(inputs.dtype).unsqueeze(-1)
-        weights = [
-            weight
-            for w_ih, *others in lstm.all_weights
-            for weight in (torch.cat([w_ih, self.hold.to(w_ih.dtype)], 1), *others)
-        ]
-        zeros = inputs.new_zeros(2, len(inputs), half)
-        with _own_precision(inputs):
-            states, _, cells = torch.lstm(
-                torch.cat([inputs, padding], -1), (zeros, zeros), weights, True, 1, 0.0, self.training, True, True
-            )
-        last = (mask.sum(1) - 1).view(-1, 1, 1).expand(-1, 1, half)
-        forward = states[..., :half].gather(1, last).squeeze(1)
-        return states, torch.cat([forward, states[:, 0, half:]], -1), torch.cat([cells[0], cells[1]], -1)
 
     def _project(self, words: Float[Tensor, "*B E"]) -> Float[Tensor, "*B gates"]:
         """What words add to the gates of the first layer, its biases included."""
@@ -185,11 +130,84 @@ class Seq2Seq(nn.Module):
 
     def _feed(self, memory: Memory, words: Float[Tensor, "B T E"], masks: Tensor | None) -> Float[Tensor, "B T D"]:
         """With input feeding the steps wait for one another."""
-        state, vectors = Seq2Seq.start(self, memory), []
+        state, vectors = Writer.start(self, memory), []
         for t, gates in enumerate(self._project(words).unbind(1)):
             vector, state = self._advance(memory, state, gates, None if masks is None else masks[:, t])
             vectors.append(vector)
         return torch.stack(vectors, 1)
+
+    def _attend(
+        self, memory: Memory, states: Float[Tensor, "B T D"], masks: Float[Tensor, "B T D"] | None
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T S"]]:
+        """What the readout sees, dropped out, and where the network looked."""
+        raise NotImplementedError
+
+
+class Seq2Seq(Writer):
+    """Scores every action after every prefix, given a source of ids that eos closes."""
+
+    hold: Tensor
+
+    def __init__(
+        self,
+        source_size: int,
+        actions: int,
+        embedding: int = 256,
+        hidden: int = 256,
+        layers: int = 1,
+        attention: Literal["dot", "mlp"] = "dot",
+        input_feeding: bool = False,
+        dropout: float = 0.3,
+        generator: Generator | None = None,
+    ) -> None:
+        super().__init__()
+        _check(hidden, attention, dropout)
+        self.actions, self.dropout, self.fed = actions, dropout, hidden if input_feeding else 0
+        self.source_embedding = nn.Embedding(source_size, embedding)
+        self.embedding = nn.Embedding(actions, embedding)
+        self.bos = nn.Parameter(torch.empty(embedding))
+        widths = [embedding] + [hidden] * (layers - 1)
+        self.encoder = nn.ModuleList(nn.LSTM(width, hidden // 2, bidirectional=True) for width in widths)
+        self.decoder = nn.LSTM(embedding + self.fed, hidden, layers, batch_first=True)
+        self.scorer = Additive(hidden) if attention == "mlp" else Dot()
+        self.combine = nn.Linear(2 * hidden, hidden, bias=False)
+        self.readout = nn.Linear(hidden, actions)
+        self.register_buffer("hold", _hold(hidden // 2), persistent=False)
+        initialise(self, generator)
+
+    def encode(self, source: Int[Tensor, "B S"]) -> Memory:
+        """Read the source in both directions. Padding leaves no trace."""
+        mask = token_mask(source)
+        states, h, c = self.source_embedding(source), [], []  # (B, S, embedding)
+        for lstm in self.encoder:
+            states, last_h, last_c = self._read(lstm, states, mask)
+            h.append(last_h)
+            c.append(last_c)
+        return Memory(states, self.scorer.keys(states), mask, torch.stack(h, 1), torch.stack(c, 1))
+
+    def _read(self, lstm: nn.Module, inputs: Tensor, mask: Bool[Tensor, "B S"]) -> tuple[Tensor, Tensor, Tensor]:
+        """One bidirectional layer: all states (B, S, D), and the last h and c of the two directions (B, D).
+
+        On padding an extra input shuts the input gate and opens the forget gate. So the forward direction carries its
+        last cell to the end, and the backward one arrives at the last word as it was born, with zeros: exact, at any
+        length, in a single call.
+        """
+        assert isinstance(lstm, nn.LSTM)
+        half = lstm.hidden_size
+        padding = (~mask).to(inputs.dtype).unsqueeze(-1)
+        weights = [
+            weight
+            for w_ih, *others in lstm.all_weights
+            for weight in (torch.cat([w_ih, self.hold.to(w_ih.dtype)], 1), *others)
+        ]
+        zeros = inputs.new_zeros(2, len(inputs), half)
+        with _own_precision(inputs):
+            states, _, cells = torch.lstm(
+                torch.cat([inputs, padding], -1), (zeros, zeros), weights, True, 1, 0.0, self.training, True, True
+            )
+        last = (mask.sum(1) - 1).view(-1, 1, 1).expand(-1, 1, half)
+        forward = states[..., :half].gather(1, last).squeeze(1)
+        return states, torch.cat([forward, states[:, 0, half:]], -1), torch.cat([cells[0], cells[1]], -1)
 
     def _attend(
         self, memory: Memory, states: Float[Tensor, "B T D"], masks: Float[Tensor, "B T D"] | None

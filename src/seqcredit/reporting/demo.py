@@ -1,4 +1,4 @@
-"""`seqcredit demo`: made-up data, every algorithm of the paper, one table."""
+"""`seqcredit demo`: made-up sentences or pictures, every algorithm of the paper, one table."""
 
 import json
 import subprocess
@@ -6,14 +6,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
+from seqcredit.data.images import Features
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.shapes import features, shapes
 from seqcredit.errors import UserError
 from seqcredit.reporting.credit import against_edit_oracle, against_rollouts
 from seqcredit.reporting.recipes import FOLDER
@@ -23,20 +27,37 @@ SIZES = {"train": 3_000, "valid": 400, "test": 1_000}
 FIRST = "mle"
 OTHERS = ("erac", "ac", "vaml", "raml", "mle-continued")  # the longest first, two at a time
 ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac")
+RECIPES = {"translation": "demo", "captioning": "demo-captioning"}
 
 
-def demo(out: Path, say: Callable[[str], None]) -> Table:
-    """Make the data, train all recipes of `recipes/demo`, and compare them on the test set."""
+def demo(out: Path, say: Callable[[str], None], task: str = "translation") -> Table:
+    """Make the data, train all recipes of the task's demo, and compare them on the test set."""
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} is there already; remove it, or choose another folder with --out.")
     started = time.monotonic()
-    prepare({name: phrases(name, size) for name, size in SIZES.items()}, out / "data", PrepareOptions(tokenized=True))
-    say(f"data: {SIZES['train']:,} sentences of a made-up phrase language in {out / 'data'}")
-    _train(FIRST, out, say)
+    what = _make_phrases(out) if task == "translation" else _make_pictures(out)
+    say(f"data: {SIZES['train']:,} {what} in {out / 'data'}")
+    train = partial(_train, folder=RECIPES[task], out=out, say=say)
+    train(FIRST)
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda name: _train(name, out, say), OTHERS))
+        list(pool.map(train, OTHERS))
     say(f"trained {len(ROWS)} recipes in {time.monotonic() - started:.0f} s")
     return _table(out)
+
+
+def _make_phrases(out: Path) -> str:
+    prepare({name: phrases(name, size) for name, size in SIZES.items()}, out / "data", PrepareOptions(tokenized=True))
+    return "sentences of a made-up phrase language"
+
+
+def _make_pictures(out: Path) -> str:
+    """Draw them; their features are made here too, so no backbone is needed."""
+    made = {name: list(shapes(name, size)) for name, size in SIZES.items()}
+    drawn = [(example.source, features(picture)) for split in made.values() for example, picture in split]
+    seen = Features([name for name, _ in drawn], np.stack([row for _, row in drawn]))
+    examples = {name: [example for example, _ in split] for name, split in made.items()}
+    prepare(examples, out / "data", PrepareOptions(tokenized=True), features=seen)
+    return "pictures of two shapes, drawn here, with three captions each,"
 
 
 def credit_lines(out: Path) -> Iterator[str]:
@@ -53,10 +74,10 @@ def credit_lines(out: Path) -> Iterator[str]:
         yield f"{name.upper()}'s critic against {error.judge}: {figures}"
 
 
-def _train(name: str, out: Path, say: Callable[[str], None]) -> None:
+def _train(name: str, folder: str, out: Path, say: Callable[[str], None]) -> None:
     """One recipe in a process of its own; its lines go to a file."""
     began = time.monotonic()
-    words = ["train", str(FOLDER / "demo" / f"{name}.toml"), "--data", str(out / "data"), "--out", str(out / name)]
+    words = ["train", str(FOLDER / folder / f"{name}.toml"), "--data", str(out / "data"), "--out", str(out / name)]
     shares = name in ("erac", "ac", "mle-continued")
     words += ["--threads", "1"] + (["--init-from", str(out / FIRST)] if shares else [])
     command = [sys.executable, "-c", "from seqcredit.cli import main; main()", *words]
@@ -82,10 +103,14 @@ def _table(out: Path) -> Table:
     return table
 
 
-def next_steps(out: Path) -> Sequence[str]:
+def next_steps(out: Path, task: str = "translation") -> Sequence[str]:
     """What to run after it."""
-    return (
+    mine = f"recipes/{RECIPES[task]}/erac.toml"
+    steps = [
         f"seqcredit compare {out / 'mle'} {out / 'erac'}      significance, and the sentences that differ most",
-        f'echo "der alte mann hat gestern ein buch gekauft ." | seqcredit translate {out / "erac"} --n-best 3',
-        f"seqcredit train recipes/demo/erac.toml --data {out / 'data'} --init-from {out / 'mle'} --set phase.3.tau=0.1",
-    )
+        f"seqcredit train {mine} --data {out / 'data'} --init-from {out / 'mle'} --set phase.3.tau=0.1",
+    ]
+    if task == "translation":
+        sentence = "der alte mann hat gestern ein buch gekauft ."
+        steps.insert(1, f'echo "{sentence}" | seqcredit translate {out / "erac"} --n-best 3')
+    return steps

@@ -16,8 +16,9 @@ from seqcredit.data.batches import from_sentences
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.data.text import read_parallel
 from seqcredit.errors import UserError
+from seqcredit.models.captioner import Captioner
 from seqcredit.models.lstm import Seq2Seq
-from seqcredit.rewards.corpus import corpus_bleu, corpus_chrf
+from seqcredit.rewards.corpus import corpus_bleu, corpus_bleus, corpus_chrf, corpus_cider, corpus_rouge_l
 from seqcredit.training.build import build_actor
 from seqcredit.training.decoding import Search, decode, translate
 from seqcredit.training.runs import Run, log_entries, of_network
@@ -27,7 +28,9 @@ RELEASE_LONGEST = 50  # the released code drops test pairs with more words on ei
 Words = Sequence[str]
 
 
-def load_actor(run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None) -> Seq2Seq:
+def load_actor(
+    run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None
+) -> Seq2Seq | Captioner:
     """The actor of a finished phase, the last one by default."""
     actor = build_actor(run.recipe, prepared)
     actor.load_state_dict(of_network(run.weights(phase), "actor"))
@@ -60,6 +63,17 @@ def scores(
     }
 
 
+def caption_scores(hypotheses: Sequence[Words], references: Sequence[Sequence[Words]]) -> dict[str, Any]:
+    """What captions are judged by besides: BLEU-1 to BLEU-4, CIDEr-D and ROUGE-L, with signatures."""
+    bleus = {f"bleu_{n}": score for n, score in enumerate(corpus_bleus(hypotheses, references), 1)}
+    others = {"cider": corpus_cider(hypotheses, references), "rouge_l": corpus_rouge_l(hypotheses, references)}
+    return {
+        key: value
+        for name, score in (bleus | others).items()
+        for key, value in ((name, round(score.value, 4)), (f"{name}_signature", score.signature))
+    }
+
+
 def evaluate(
     run: Run,
     prepared: Prepared,
@@ -72,7 +86,10 @@ def evaluate(
     actor = load_actor(run, prepared, device, phase)
     started = time.monotonic()
     hypotheses = decode(actor, prepared, split, search, device)
-    figures = scores(hypotheses, list(split.reference_texts()), list(split.source_texts()))
+    references = list(split.reference_texts())
+    figures = scores(hypotheses, references, list(split.source_texts()))
+    if split.pictures:
+        figures |= caption_scores(hypotheses, references)
     return {
         **figures,
         "seconds_of_search": round(time.monotonic() - started, 2),

@@ -6,26 +6,40 @@ from seqcredit import config
 from seqcredit.data.batches import collate
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
+from seqcredit.models.captioner import Captioner
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
-from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, OnlyFinished, RougeL
+from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, OnlyFinished, OwnReference, RougeL
 from seqcredit.training.objectives import Payoffs
 from seqcredit.types import Reward
 
 SCALED = ("bleu", "edit")  # the metrics that know `scaled`
 
 
-def build_actor(recipe: config.Recipe, prepared: Prepared) -> Seq2Seq:
-    """The actor with its first weights, a function of the seed."""
-    m = recipe.actor
-    sizes = (len(prepared.source_vocabulary), len(prepared.target_vocabulary))
+def build_actor(recipe: config.Recipe, prepared: Prepared) -> Seq2Seq | Captioner:
+    """The actor with its first weights, a function of the seed: it reads sentences, or looks at pictures."""
+    m, actions = recipe.actor, len(prepared.target_vocabulary)
     generator = torch.Generator().manual_seed(recipe.seed)
+    if prepared.pictures:
+        if m.attention != "none" or m.input_feeding:
+            raise UserError(
+                f"{prepared.folder} holds pictures, which the actor looks at once: set attention to 'none' and "
+                "input_feeding to false in [actor], as in recipes/flickr8k."
+            )
+        return Captioner(
+            prepared.manifest.picture_width, actions, m.embedding, m.hidden, m.layers, m.dropout, generator
+        )
+    if m.attention == "none":
+        raise UserError(f"{prepared.folder} holds sentences: set attention to 'dot' or 'mlp' in [actor].")
+    sizes = (len(prepared.source_vocabulary), actions)
     return Seq2Seq(*sizes, m.embedding, m.hidden, m.layers, m.attention, m.input_feeding, m.dropout, generator)
 
 
 def build_critic(recipe: config.Recipe, prepared: Prepared) -> Critic:
     """The critic with its first weights."""
     m, actions = recipe.critic, len(prepared.target_vocabulary)
+    if m.attention == "none":
+        raise UserError("The critic reads the reference: set attention to 'dot' or 'mlp' in [critic].")
     generator = torch.Generator().manual_seed(recipe.seed + 1_000_003)
     return Critic(actions, m.embedding, m.hidden, m.layers, m.attention, m.input_feeding, m.dropout, generator)
 
@@ -42,6 +56,8 @@ def build_payoffs(recipe: config.Recipe, phase: config.Phase, prepared: Prepared
 def build_reward(payoff: config.Payoff, prepared: Prepared, scaled: bool) -> Reward:
     """The reward of a pay-off, with its score of unfinished prefixes."""
     reward = _metric(payoff, prepared, scaled)
+    if payoff.references == "own":
+        reward = OwnReference(reward)
     return OnlyFinished(reward) if payoff.unfinished == "nothing" else reward
 
 

@@ -1,6 +1,7 @@
 """From a network and a split to words, and to the figure by which a phase is judged."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -62,20 +63,27 @@ def translate(model: Any, prepared: Prepared, source: torch.Tensor, search: Sear
     return [prepared.join(replace_unknown(*row)) for row in rows]
 
 
-@torch.no_grad()
 def n_best(
     model: Any, prepared: Prepared, sentence: str, search: Search, count: int, device: torch.device | str = "cpu"
 ) -> list[tuple[list[str], float]]:
     """The best translations of one sentence as words, each with its log-probability."""
     cut = prepared.cut(sentence)
     source = from_sentences([cut], prepared.source_vocabulary).source.to(device)
+    return best_of(model, prepared, source, search, count, cut)
+
+
+@torch.no_grad()
+def best_of(
+    model: Any, prepared: Prepared, source: torch.Tensor, search: Search, count: int, cut: Sequence[str] = ()
+) -> list[tuple[list[str], float]]:
+    """The best results for a batch of one source, which is `cut` into words if it is a sentence."""
     found = beam(model, model.encode(source), search.bound, search.width, count, search.length_penalty)
     results = []
     for tokens, attended, logp in zip(
         *(x[0].tolist() for x in (found.tokens, found.attended, found.logp)), strict=True
     ):
         words = prepared.target_vocabulary.decode(tokens)
-        words = replace_unknown(tokens, words, attended, cut) if search.replace_unknown else words
+        words = replace_unknown(tokens, words, attended, list(cut)) if search.replace_unknown else words
         if logp > -math.inf:
             results.append((prepared.join(words), logp))
     return results

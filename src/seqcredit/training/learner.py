@@ -88,7 +88,7 @@ class Learner:
                 loss.backward()
             self.processes.sum_gradients(parameters)
             with part("optimizer"):
-                norm = float(nn.utils.clip_grad_norm_(parameters, self.phase.clip))
+                norm = float(nn.utils.clip_grad_norm_(parameters, self._clip(name)))
             watched[f"{name}_gradient"] = (norm, 1.0)
             if not math.isfinite(norm):
                 raise DivergedError(f"the gradient of the {name} is not finite")
@@ -96,6 +96,11 @@ class Learner:
             for name in outcome.losses:
                 self.optimizers[name].step()
         return watched
+
+    def _clip(self, name: str) -> float:
+        phase = self.phase
+        own = phase.critic_clip if name == "critic" and isinstance(phase, config.ActorCritic) else None
+        return phase.clip if own is None else own
 
     def _optimizer(self, name: str) -> torch.optim.Optimizer:
         phase, rate = self.phase, self.phase.learning_rate

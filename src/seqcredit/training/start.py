@@ -15,8 +15,7 @@ def open_data(folder: Path, vocabularies: Mapping[str, str] | None = None) -> Pr
         raise UserError("No data: give --data FOLDER, a folder that `seqcredit prepare` made, or `data` in the recipe.")
     prepared = Prepared.open(folder)
     for side, checksum in (vocabularies or {}).items():
-        mine = prepared.source_vocabulary if side == "source" else prepared.target_vocabulary
-        if mine.checksum != checksum:
+        if prepared.checksums[side] != checksum:
             raise UserError(f"The {side} vocabulary of {folder} is not the one that the run was trained with.")
     return prepared
 

@@ -1,0 +1,23 @@
+"""A reward by one reference."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from seqcredit.types import Reward
+
+
+@dataclass(frozen=True)
+class OwnReference:
+    """Another reward's score against the first reference alone: the one that a model learns from.
+
+    So each picture with one of its captions is a pair of its own, as in the paper; with all references a word that any
+    of them has is a match, and the closest of their lengths counts.
+    """
+
+    reward: Reward
+
+    def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
+        """R of the first 0, 1, ..., T tokens."""
+        return self.reward.prefix_scores(tokens, references[:, :1])

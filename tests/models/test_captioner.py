@@ -1,0 +1,93 @@
+"""The captioning network against itself step by step, and against its definition."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from seqcredit.credit.tables import share
+from seqcredit.draws import Noise
+from seqcredit.models.captioner import Captioner
+from seqcredit.models.memory import repeat
+from seqcredit.models.search import Policy, beam, greedy
+from seqcredit.types import pad
+
+ACTIONS, WIDTH = 6, 5
+PICTURES = torch.randn(3, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+TOKENS = pad([[3, 2], [5, 4, 3, 2], [2]])  # (3, 5)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def model(layers: int = 1, dropout: float = 0.3) -> Captioner:
+    net = Captioner(WIDTH, ACTIONS, 3, 4, layers, dropout, generator()).double()
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.mul_(6)
+    return net
+
+
+def close(a: Tensor, b: Tensor) -> None:
+    torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("dropped", [False, True])
+def test_features_are_repeated_steps(layers: int, dropped: bool) -> None:
+    net = model(layers)
+    memory, masks = net.encode(PICTURES), net.masks(5, Noise(generator(), 3)) if dropped else None
+    state, token, out = net.start(memory), None, []
+    for t in range(5):
+        features, state = net.step(memory, state, token, None if masks is None else masks[:, t])
+        out.append(features)
+        token = TOKENS[:, t]
+    close(net.features(memory, TOKENS, masks), torch.stack(out, 1))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_decoder_starts_from_the_projected_picture(layers: int) -> None:
+    """Against torch's own LSTM from h and c that are written out."""
+    net = model(layers)
+    states = torch.tanh(PICTURES @ net.picture.weight.T + net.picture.bias)  # (3, 2 * layers * 4): all h, then all c
+    h, c = states[:, : 4 * layers].unflatten(1, (layers, 4)), states[:, 4 * layers :].unflatten(1, (layers, 4))
+    words = torch.cat([net.bos.expand(3, 1, -1), net.embedding(TOKENS[:, :-1])], 1)
+    expected, _ = net.decoder(words, (h.transpose(0, 1).contiguous(), c.transpose(0, 1).contiguous()))
+    close(net.features(net.encode(PICTURES), TOKENS), expected)
+
+
+def test_each_picture_is_projected_once() -> None:
+    net, seen = model(), []
+    net.picture.register_forward_hook(lambda _module, given, _out: seen.append(len(given[0])))
+    several = net.encode(PICTURES.repeat_interleave(4, 0))
+    assert seen == [3]
+    for mine, other in zip(several, repeat(net.encode(PICTURES), 4), strict=True):
+        close(mine.double(), other.double())
+
+
+def test_captions_that_branch_off_share_their_beginnings() -> None:
+    net = model()
+    tokens = torch.stack([TOKENS, TOKENS], 1)
+    tokens[1, 1, 2] = 2
+    fork = torch.tensor([[0, 1], [0, 2], [0, 0]])
+    tokens[0, 1, 1], tokens[2, 1, 0] = 4, 5
+    masks = net.masks(5, Noise(generator(1), 3))
+    features = net.branches(net.encode(PICTURES), tokens, fork, masks)
+    everything = net.features(
+        repeat(net.encode(PICTURES), 2), tokens.flatten(0, 1), masks.repeat_interleave(2, 0)
+    ).unflatten(0, (3, 2))
+    close(features, share(tokens, fork).take_states(everything))
+
+
+def test_search_takes_it_for_a_policy() -> None:
+    net = model().eval()
+    assert isinstance(net, Policy)
+    best = beam(net, net.encode(PICTURES), 6, 1)
+    found = greedy(net, net.encode(PICTURES), 6)
+    assert torch.equal(best.tokens[:, 0, : found.shape[1]], found)
+
+
+def test_another_picture_gets_other_words() -> None:
+    net = model()
+    features = net.features(net.encode(PICTURES), TOKENS[:1].expand(3, -1))
+    assert (features[0] - features[1]).abs().max() > 1e-3
