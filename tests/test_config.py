@@ -200,7 +200,7 @@ def test_a_wrong_type(text: str, said: str) -> None:
         ),
         (
             phase_text("mle", top="[actor]\nattention = 'MLP'"),
-            "actor: attention is 'MLP', but it must be one of dot, mlp.",
+            "actor: attention is 'MLP', but it must be one of dot, mlp, none.",
         ),
         (
             phase_text("mle", top="fidelity = 'exact'"),
@@ -267,6 +267,7 @@ INTERVALS: dict[str, dict[str, Interval]] = {
         **CRITIC,
         "mle_weight": NOT_NEGATIVE,
         "critic_learning_rate": NOT_NEGATIVE,
+        "critic_clip": ABOVE_0,
     },
 }
 KINDS: dict[str, type] = {"": Recipe, "actor": Model, "critic": Model} | {f"phase.{k}": v for k, v in PHASES.items()}

@@ -1,4 +1,4 @@
-"""Every recipe loads, and those of the paper's translation experiments say what its appendix says."""
+"""Every recipe loads, and those of the paper's experiments say what its appendix says."""
 
 import os
 import re
@@ -11,7 +11,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from seqcredit.cli import parser
-from seqcredit.config import OBJECTIVES, ActorCritic, Critic, Mle, Phase, Proposing, Recipe, load, resolved
+from seqcredit.config import (
+    OBJECTIVES,
+    ActorCritic,
+    Critic,
+    Mle,
+    Model,
+    Payoff,
+    Phase,
+    Proposing,
+    Recipe,
+    load,
+    resolved,
+)
 from seqcredit.models.lstm import Seq2Seq
 
 ROOT = Path(__file__).parents[1]
@@ -50,6 +62,35 @@ ERAC = {  # with, without input feeding
         "target_rate": ("0.001", "0.001"),
         "smoothing": ("0.001", "0.001"),
         "mle_weight": ("0.1", "0.1"),
+    },
+}
+# The captioning columns of the same two tables.
+CAPTION_RAML_VAML = {  # VAML-1, VAML-2, RAML
+    "optimizer": ("Adam", "SGD", "SGD"),
+    "learning_rate": ("0.001", "0.5", "0.5"),
+    "batch_size": ("32 x 5", "32 x 5", "32 x 5"),
+    "samples": ("2", "6", "6"),
+    "tau": ("0.7", "0.7", "0.7"),
+    "kappa": ("", "0.1", ""),
+}
+CAPTION_ERAC = {
+    "Pre-train Actor": {"optimizer": "SGD", "learning_rate": "0.5", "batch_size": "32 x 5"},
+    "Pre-train Critic": {
+        "optimizer": "Adam",
+        "learning_rate": "0.001",
+        "batch_size": "32 x 5",
+        "tau": "0.01",
+        "target_rate": "0.001",
+        "smoothing": "0.001",
+    },
+    "Joint Training": {
+        "optimizer": "Adam",
+        "learning_rate": "0.0001",
+        "batch_size": "32 x 5",
+        "tau": "0.01",
+        "target_rate": "0.001",
+        "smoothing": "0.001",
+        "mle_weight": "0.1",
     },
 }
 # Its table of architectures: encoder layers, size of a direction; decoder layers, size; attention; input feeding.
@@ -110,8 +151,8 @@ def algorithm(stem: str) -> str:
 
 
 def of_table(text: str) -> Any:
-    """A cell of the paper's tables as the value of a key."""
-    return float(text) if text[0].isdigit() else text.lower()
+    """A cell of the paper's tables as the value of a key; of 32 x 5 captions the number of pictures."""
+    return float(text.removesuffix(" x 5")) if text[0].isdigit() else text.lower()
 
 
 # Any recipe.
@@ -279,6 +320,68 @@ def test_what_the_paper_leaves_open_is_the_released_codes(stem: str) -> None:
             assert (phase.samples, phase.extra_length, phase.longest_sample, phase.judged_by) == (2, 5, 50, "td")
 
 
+# The paper's captions.
+
+CAPTIONING = {
+    "coco": ("paper", FIVE | {"erac-without-future-entropy"}),
+    "flickr8k": ("default", FIVE | {"mle-continued"}),
+}
+CAPTION_CELLS = [(folder, stem) for folder, (_, stems) in CAPTIONING.items() for stem in sorted(stems)]
+
+
+@pytest.mark.parametrize(("folder", "stem"), CAPTION_CELLS)
+def test_a_captioning_recipe_is_of_its_folder(folder: str, stem: str) -> None:
+    fidelity, stems = CAPTIONING[folder]
+    loaded = recipe(folder, stem)
+    assert {path.stem for path in (RECIPES / folder).glob("*.toml")} == stems
+    assert (loaded.fidelity, loaded.data, loaded.payoff) == (fidelity, "", Payoff(references="own"))
+    assert loaded.actor == Model(512, 512, 1, "none", False, 0.3)
+    if algorithm(stem) in {"vaml", "ac", "erac"}:
+        attention, dropout = ("dot", 0.1) if stem == "vaml" else ("mlp", 0.0)
+        assert loaded.critic == replace(loaded.actor, attention=attention, dropout=dropout)
+    for phase in loaded.phase:
+        actor = OBJECTIVES[type(phase)] not in {"soft_q", "critic"}
+        assert (phase.clip, phase.decay) == (1.0 if actor else 5.0, 0.5)
+        assert getattr(phase, "critic_clip", 5.0) == 5.0
+    words = shlex.split((RECIPES / folder / f"{stem}.toml").read_text().splitlines()[0].split(": seqcredit ")[1])
+    options = parser().parse_args(words)
+    assert (options.task, options.min_count, options.tokenized) == ("captioning", 5, True)
+
+
+@pytest.mark.parametrize(("column", "stem", "number"), [(0, "vaml", 0), (1, "vaml", 1), (2, "raml", 0)])
+def test_raml_and_vaml_for_captions_are_the_papers(column: int, stem: str, number: int) -> None:
+    phase, said = recipe("coco", stem).phase[number], table("coco", stem)["phase"][number]
+    for key, row in CAPTION_RAML_VAML.items():
+        if row[column]:
+            assert getattr(phase, key) == said[key] == of_table(row[column]), key
+        else:
+            assert not hasattr(phase, key), key
+
+
+@pytest.mark.parametrize("stem", ["ac", "erac", "erac-without-future-entropy"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_ac_and_erac_for_captions_are_the_papers(stem: str, number: int) -> None:
+    phase, said = recipe("coco", stem).phase[number], table("coco", stem)["phase"][number]
+    for key, cell in list(CAPTION_ERAC.values())[number].items():
+        value = 0 if key == "tau" and stem == "ac" else of_table(cell)
+        assert getattr(phase, key) == said[key] == value, key
+    assert getattr(phase, "future_entropy", True) == (not stem.startswith("erac-") or number == 0)
+
+
+@pytest.mark.parametrize("folder", CAPTIONING)
+def test_ac_for_captions_is_erac_without_entropy(folder: str) -> None:
+    ac, erac = recipe(folder, "ac"), recipe(folder, "erac")
+    assert all(phase.tau == 0.01 for phase in critics(erac))
+    assert replace(erac, name="AC", phase=changed(erac, tau=0.0)) == ac
+    assert recipe(folder, "mle").phase == erac.phase[:1]
+
+
+def test_mle_for_captions_continues_with_the_joint_phases_optimizer() -> None:
+    _, second = recipe("flickr8k", "mle-continued").phase
+    joint = recipe("flickr8k", "erac").phase[2]
+    assert second == Mle(**{key: getattr(joint, key) for key in Phase.__dataclass_fields__} | {"name": "continued"})
+
+
 # The other folders.
 
 
@@ -371,6 +474,22 @@ def test_transcription_of_erac(tex: str) -> None:
     assert found == ERAC
     head = rows(tex, "tab:hyperparam-erac")[0]
     assert [cell.removeprefix(r"\bf ") for cell in head[1:3]] == ["MT w/ input feeding", "MT w/o input feeding"]
+
+
+def test_transcription_of_the_captioning_columns(tex: str) -> None:
+    def cell(text: str) -> str:
+        return text.replace(r"$\times$", "x")
+
+    found = {LABELS[name]: [*map(cell, cells[3:6])] for name, *cells in rows(tex, "tab:raml_vaml") if name in LABELS}
+    assert found == {key: [text or "N.A." for text in row] for key, row in CAPTION_RAML_VAML.items()}
+    parts: dict[str, dict[str, str]] = {}
+    for name, *cells in rows(tex, "tab:hyperparam-erac"):
+        part = re.search(r"\\multicolumn\{4\}\{c\}\{\\bf (.*?)\}", name)
+        if part:
+            parts[part[1]] = {}
+        elif name in LABELS:
+            list(parts.values())[-1][LABELS[name]] = cell(cells[2])
+    assert parts == CAPTION_ERAC
 
 
 def test_transcription_of_architectures(tex: str) -> None:

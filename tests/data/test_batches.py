@@ -16,6 +16,7 @@ from seqcredit.data.batches import (
     padding_ratio,
     sequential_batches,
 )
+from seqcredit.data.images import Features
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions, Split
 from seqcredit.data.text import Example, read_parallel
@@ -182,3 +183,40 @@ def test_a_loader_gives_every_batch_whether_it_was_announced_or_not(split: Split
         batch, expected = loader.get(pairs, following), collate(split, pairs)
         assert torch.equal(batch.source, expected.source)
         assert torch.equal(batch.references, expected.references)
+
+
+# Pictures.
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Split:
+    """Seven pictures with one to three captions each."""
+    examples = [Example(f"{n}.jpg", [f"a b {'c ' * k}" for k in range(1 + n % 3)]) for n in range(7)]
+    seen = Features([f"{n}.jpg" for n in range(7)], np.arange(21, dtype=np.float16).reshape(7, 3))
+    prepare({"train": examples}, tmp_path / "pictures", PrepareOptions(), features=seen)
+    return Prepared.open(tmp_path / "pictures").split("train")
+
+
+def test_a_batch_is_of_whole_pictures_side_by_side(pictures: Split) -> None:
+    batches = epoch_batches(pictures, 2, seed=1, epoch=0)
+    assert [len(set(examples(pictures, rows).tolist())) for rows in batches] == [2, 2, 2, 1]
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(pictures.reference_lengths)))
+    for rows in batches:
+        assert sum(a != b for a, b in pairwise(examples(pictures, rows))) < 2
+    assert numbers(batches) != numbers(epoch_batches(pictures, 2, seed=1, epoch=1))
+
+
+def test_a_picture_with_one_caption(pictures: Split) -> None:
+    rows = np.concatenate(epoch_batches(pictures, 3, seed=1, epoch=2, pairs=False))
+    assert sorted(rows.tolist()) == pictures.groups[:-1].tolist()
+
+
+def test_the_source_of_a_caption_is_the_features_of_its_picture(pictures: Split) -> None:
+    batch = collate(pictures, np.array([3, 4, 5, 0]))  # all captions of picture 2, the one of picture 0
+    assert batch.source.tolist() == [[6, 7, 8]] * 3 + [[0, 1, 2]]
+    assert batch.source.dtype == torch.float32
+    assert batch.references.shape[1] == 3
+
+
+def test_padding_of_captions_alone(pictures: Split) -> None:
+    assert padding_ratio(pictures, [np.array([3, 4, 5])]) == pytest.approx(1 - (3 + 4 + 5) / 15)

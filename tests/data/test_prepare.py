@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seqcredit.data.images import Features
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Manifest, Prepared, PrepareOptions
 from seqcredit.data.text import Example, TextOptions, read_jsonl, read_parallel, read_tsv
 from seqcredit.errors import UserError
+from seqcredit.types import FIRST_WORD
 
 PLAIN = PrepareOptions()
 
@@ -281,3 +283,37 @@ def test_tatoeba_short(real_data: Path, tmp_path: Path) -> None:
     train = manifest.splits["train"]
     assert train.dropped_long == 155_745 - 94_307
     assert train.reference_words / train.examples == pytest.approx(6.2, abs=0.05)
+
+
+# Pictures.
+
+
+def test_pictures_bring_their_features(tmp_path: Path) -> None:
+    seen = Features(["b.jpg", "spare.jpg", "a dog.jpg"], np.arange(12, dtype=np.float16).reshape(3, 4))
+    train = [Example("a dog.jpg", ["a dog", "the dog"]), Example("lost.jpg", ["gone"]), Example("b.jpg", ["a b", " "])]
+    splits = {"train": train, "valid": [Example("b.jpg", ["a b"])]}
+    manifest = prepare(splits, tmp_path / "out", PrepareOptions(), features=seen)
+    assert (manifest.task, manifest.picture_width) == ("captioning", 4)
+    counts = manifest.splits["train"]
+    assert (counts.examples, counts.references, counts.dropped_unseen, counts.dropped_empty) == (2, 3, 1, 1)
+    prepared = Prepared.open(tmp_path / "out")
+    assert prepared.pictures
+    split = prepared.split("train")
+    assert split.pictures
+    assert split.source(0).tolist() == [8, 9, 10, 11]
+    assert split.source(1).tolist() == [0, 1, 2, 3]
+    assert list(split.source_texts()) == [["a", "dog.jpg"], ["b.jpg"]]
+    assert len(prepared.source_vocabulary) == FIRST_WORD
+    assert prepared.checksums["source"] == "pictures of 4 features"
+
+
+def test_pictures_without_features_are_counted(tmp_path: Path) -> None:
+    seen = Features(["b.jpg"], np.zeros((1, 4), np.float16))
+    with pytest.raises(UserError, match="2 pictures have no features"):
+        prepare(
+            {"train": [Example("x.jpg", ["a"]), Example("y.jpg", ["a"])]},
+            tmp_path / "out",
+            PrepareOptions(),
+            features=seen,
+        )
+    assert not (tmp_path / "out").exists()

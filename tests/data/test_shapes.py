@@ -76,11 +76,11 @@ def test_the_same_pictures_every_time_and_others_in_another_split() -> None:
     assert [a.references for a, _ in first] != [a.references for a, _ in other]
 
 
-def test_features_are_mean_colours() -> None:
-    picture = np.zeros((SIDE, SIDE, 3), np.uint8)
-    picture[:BLOCK, BLOCK : 2 * BLOCK, 1] = 255
-    picture[BLOCK // 2 : BLOCK, :BLOCK, 0] = 255
-    found = features(picture).reshape(SIDE // BLOCK, SIDE // BLOCK, 3)
-    assert found[0, 1].tolist() == [0, 1, 0]
-    assert found[0, 0].tolist() == [0.5, 0, 0]
+def test_features_are_shares_of_colours() -> None:
+    picture = np.full((SIDE, SIDE, 3), 250, np.uint8)
+    picture[:BLOCK, BLOCK : 2 * BLOCK] = COLOURS["green"]
+    picture[BLOCK // 2 : BLOCK, :BLOCK] = COLOURS["red"]
+    found = features(picture).reshape(SIDE // BLOCK, SIDE // BLOCK, len(COLOURS))
+    assert found[0, 1].tolist() == [0, 1, 0, 0, 0, 0]
+    assert found[0, 0].tolist() == [0.5, 0, 0, 0, 0, 0]
     assert found[1:].sum() == 0

@@ -1,13 +1,20 @@
 import dataclasses
 import math
+from pathlib import Path
 from typing import get_args, get_type_hints
 
+import numpy as np
 import pytest
 import torch
 
 from seqcredit import config
-from seqcredit.data.prepared import Prepared
-from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, OnlyFinished, RougeL
+from seqcredit.data.images import Features
+from seqcredit.data.prepare import prepare
+from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.text import Example
+from seqcredit.errors import UserError
+from seqcredit.models.captioner import Captioner
+from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, OnlyFinished, OwnReference, RougeL
 from seqcredit.training.build import SCALED, build_actor, build_critic, build_payoffs, build_reward
 
 RECIPE = config.Recipe("r", (config.Mle("mle", 0.1),), actor=config.Model(8, 6), critic=config.Model(8, 6, 1, "mlp"))
@@ -27,6 +34,35 @@ def test_sizes_follow_the_recipe_and_the_vocabulary(prepared: Prepared) -> None:
     assert actor.readout.weight.shape == (len(prepared.target_vocabulary), 6)
     assert actor.source_embedding.weight.shape == (len(prepared.source_vocabulary), 8)
     assert build_critic(RECIPE, prepared).source_embedding.weight.shape == (len(prepared.target_vocabulary), 8)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Prepared:
+    seen = Features(["a.jpg"], np.zeros((1, 5), np.float16))
+    splits = {split: [Example("a.jpg", ["a b", "a c"])] for split in ("train", "valid")}
+    prepare(splits, tmp_path / "pictures", PrepareOptions(), features=seen)
+    return Prepared.open(tmp_path / "pictures")
+
+
+def test_pictures_have_an_actor_of_their_own(pictures: Prepared, prepared: Prepared) -> None:
+    looking = dataclasses.replace(RECIPE, actor=config.Model(8, 6, 2, "none", dropout=0.2))
+    actor = build_actor(looking, pictures)
+    assert isinstance(actor, Captioner)
+    assert (actor.picture.in_features, actor.decoder.num_layers, actor.dropout) == (5, 2, 0.2)
+    assert torch.equal(actor.readout.weight, build_actor(looking, pictures).readout.weight)
+    with pytest.raises(UserError, match="holds pictures.*attention to 'none'"):
+        build_actor(RECIPE, pictures)
+    with pytest.raises(UserError, match="holds sentences"):
+        build_actor(looking, prepared)
+    with pytest.raises(UserError, match="critic reads the reference"):
+        build_critic(dataclasses.replace(RECIPE, critic=config.Model(attention="none")), pictures)
+
+
+def test_only_the_own_reference(prepared: Prepared) -> None:
+    reward = build_reward(config.Payoff(references="own", unfinished="nothing"), prepared, True)
+    assert isinstance(reward, OnlyFinished)
+    assert isinstance(reward.reward, OwnReference)
+    assert isinstance(reward.reward.reward, Bleu)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,15 @@ def test_the_critic_may_have_a_rate_of_its_own_and_only_named_networks_slow_down
     assert {name: o.param_groups[0]["lr"] for name, o in made.optimizers.items()} == {"actor": 0.05, "critic": 0.3}
 
 
+def test_the_critic_may_be_clipped_elsewhere() -> None:
+    phase = config.ActorCritic("joint", 1.0, clip=0.001, critic_clip=0.004, smoothing=1.0)
+    models = networks()
+    before = {name: weights(model) for name, model in models.items()}
+    learner(phase, models).update(BATCH)
+    moved = {name: float((weights(model) - before[name]).norm()) for name, model in models.items()}
+    assert moved == pytest.approx({"actor": 0.001, "critic": 0.004}, rel=1e-3)
+
+
 def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
     models = networks()
     with torch.no_grad():

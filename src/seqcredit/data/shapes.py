@@ -80,9 +80,11 @@ def draw(scene: Scene, rng: random.Random) -> Picture:
 
 
 def features(picture: Picture) -> NDArray[np.float16]:
-    """Mean colours of small blocks, between 0 and 1: what the demo has for a backbone."""
-    blocks = picture.reshape(SIDE // BLOCK, BLOCK, SIDE // BLOCK, BLOCK, 3).mean((1, 3))
-    return (blocks / 255).astype(np.float16).reshape(-1)
+    """The share of each colour in small blocks: what the demo has for a backbone."""
+    palette = np.array(list(COLOURS.values()))
+    is_colour = (picture[:, :, None] == palette).all(-1)  # (SIDE, SIDE, colours)
+    shares = is_colour.reshape(SIDE // BLOCK, BLOCK, SIDE // BLOCK, BLOCK, len(palette)).mean((1, 3))
+    return shares.astype(np.float16).reshape(-1)
 
 
 def _thing(rng: random.Random) -> Thing:
