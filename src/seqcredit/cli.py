@@ -67,6 +67,12 @@ def parser() -> Parser:
     made.add_argument("--scores", action="store_true", help="log-probabilities too")
     made.add_argument("--backbone", default="efficientnet-lite2", help="what the features of training came from")
     _search_options(made)
+    made = command("sheet", sheet, "photographs with what people and runs say of them, as one PNG")
+    made.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    made.add_argument("--photographs", type=Path, required=True, metavar="FOLDER", help="where the pictures are")
+    made.add_argument("--out", type=Path, default=Path("sheet.png"), metavar="FILE", help="default: sheet.png")
+    made.add_argument("--split", default="test")
+    made.add_argument("--count", type=int, default=12, metavar="N", help="default: 12")
     made = command("compare", compare, "compare two runs on the same split, with significance")
     made.add_argument("baseline", metavar="RUN", type=Path)
     made.add_argument("system", metavar="RUN", type=Path)
@@ -170,15 +176,16 @@ def prepare(options: argparse.Namespace) -> int:
         manifest = write(_splits(options), options.out, wanted, options.overwrite, features)
     for name, counts in manifest.splits.items():
         unseen = f", {counts.dropped_unseen:,} pictures without features" if features else ""
+        unknown = "" if features else f"{counts.unknown_source:.1%} and "
         print(
             f"{name}: {counts.examples:,} examples; dropped {counts.dropped_empty:,} empty and {counts.dropped_long:,} "
-            f"long ({counts.dropped_long_share:.1%}){unseen}; unknown words {counts.unknown_source:.1%} and "
-            f"{counts.unknown_references:.1%}"
+            f"long ({counts.dropped_long_share:.1%}){unseen}; unknown words {unknown}{counts.unknown_references:.1%}"
         )
     if features:
         used = sum(counts.examples for counts in manifest.splits.values())
         print(f"{len(features.names) - used:,} pictures have features and no captions here")
-    print(f"vocabularies: {manifest.source_vocabulary:,} and {manifest.target_vocabulary:,}; written to {options.out}")
+    read = f"{manifest.picture_width:,} features" if features else f"{manifest.source_vocabulary:,} source words"
+    print(f"{read}, {manifest.target_vocabulary:,} target words, eos and unk included; written to {options.out}")
     return 0
 
 
@@ -381,6 +388,19 @@ def caption(options: argparse.Namespace) -> int:
         for words, logp in best_of(actor, prepared, backbone([path]), search, options.n_best):
             scores = [f"{logp:.4f}"] if options.scores else []
             print("\t".join([str(path), *scores, prepared.sentence(words)]), flush=True)
+    return 0
+
+
+def sheet(options: argparse.Namespace) -> int:
+    """`seqcredit sheet`."""
+    from seqcredit.reporting.sheet import sheet as write
+    from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data
+
+    runs = [Run.open(folder) for folder in options.run_folders]
+    prepared = open_data(runs[0].data)
+    count = write(runs, prepared, options.split, options.photographs, options.count, options.out)
+    print(f"{count} photographs, written to {options.out}")
     return 0
 
 
