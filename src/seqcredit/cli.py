@@ -385,7 +385,11 @@ def caption(options: argparse.Namespace) -> int:
     search = _search(run.recipe.beam, run.recipe.longest_output, options)
     search = search._replace(width=max(search.width, options.n_best))
     for path in options.pictures:
-        for words, logp in best_of(actor, prepared, backbone([path]), search, options.n_best):
+        try:
+            picture = backbone([path]).to(options.device)
+        except Exception as error:  # damaged files make Pillow raise almost anything
+            raise UserError(f"{path} cannot be read as a picture: {error}.") from None
+        for words, logp in best_of(actor, prepared, picture, search, options.n_best):
             scores = [f"{logp:.4f}"] if options.scores else []
             print("\t".join([str(path), *scores, prepared.sentence(words)]), flush=True)
     return 0

@@ -112,6 +112,8 @@ def evaluate_raw(
     phase: str | None = None,
 ) -> dict[str, Any]:
     """Scores of a run on two text files, cut into words as its training data was."""
+    if prepared.pictures:
+        raise UserError(f"{run.folder} describes pictures: evaluate it on a split of its data.")
     actor = load_actor(run, prepared, device, phase)
     examples = list(read_parallel(source, reference))
     sources = [prepared.cut(example.source) for example in examples]

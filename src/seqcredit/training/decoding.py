@@ -8,6 +8,7 @@ import torch
 
 from seqcredit.data.batches import collate, from_sentences, sequential_batches
 from seqcredit.data.prepared import Prepared, Split
+from seqcredit.errors import UserError
 from seqcredit.models.search import beam, greedy, replace_unknown
 from seqcredit.rewards.corpus import corpus_bleu
 from seqcredit.types import Batch
@@ -51,6 +52,7 @@ def decode(
 
 def translate(model: Any, prepared: Prepared, source: torch.Tensor, search: Search) -> list[list[str]]:
     """The best translation of each sentence of a batch."""
+    _check(prepared, search)
     memory, vocabulary = model.encode(source), prepared.target_vocabulary
     if search.width == 1 and not search.replace_unknown:
         return [prepared.words(ids) for ids in greedy(model, memory, search.bound).tolist()]
@@ -77,6 +79,7 @@ def best_of(
     model: Any, prepared: Prepared, source: torch.Tensor, search: Search, count: int, cut: Sequence[str] = ()
 ) -> list[tuple[list[str], float]]:
     """The best results for a batch of one source, which is `cut` into words if it is a sentence."""
+    _check(prepared, search)
     found = beam(model, model.encode(source), search.bound, search.width, count, search.length_penalty)
     results = []
     for tokens, attended, logp in zip(
@@ -87,6 +90,11 @@ def best_of(
         if logp > -math.inf:
             results.append((prepared.join(words), logp))
     return results
+
+
+def _check(prepared: Prepared, search: Search) -> None:
+    if search.replace_unknown and prepared.pictures:
+        raise UserError("A picture has no words to put in the place of unknown ones: leave out --replace-unknown.")
 
 
 def split_bleu(

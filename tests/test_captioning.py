@@ -1,0 +1,143 @@
+"""Captioning through the command line, from lines about photographs to captions of files on disk."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqcredit.data.images import open_features
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("SEQCREDIT_DATA") or ROOT.parent / "shared" / "data") / "flickr8k"
+RECIPE = """
+name = "tiny"
+beam = 2
+longest_output = 20
+[payoff]
+references = "own"
+[actor]
+embedding = 16
+hidden = 16
+attention = "none"
+[critic]
+embedding = 16
+hidden = 16
+[[phase]]
+objective = "mle"
+optimizer = "adam"
+learning_rate = 0.02
+batch_size = 8
+epochs = 2
+[[phase]]
+objective = "critic"
+optimizer = "adam"
+learning_rate = 0.01
+batch_size = 8
+epochs = 1
+[[phase]]
+objective = "actor_critic"
+optimizer = "adam"
+learning_rate = 0.001
+batch_size = 8
+epochs = 1
+"""
+Done = subprocess.CompletedProcess[str]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def run() -> Callable[..., Done]:
+    def command(*words: object) -> Done:
+        line = [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
+        return subprocess.run(line, capture_output=True, text=True, check=False)
+
+    return command
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Done]) -> Path:
+    """A small part of Flickr8k; its test split is of photographs that are here."""
+    if not DATA.exists():
+        pytest.skip("Flickr8k is not here; SEQCREDIT_DATA may name the folder of the real data.")
+    place = tmp_path_factory.mktemp("captions")
+    photographs = {path.name for path in (DATA / "images").iterdir()}
+    for split, count in (("train", 200), ("valid", 50), ("test", 60)):
+        lines = (DATA / f"{split}.tsv").read_text().splitlines()
+        mine = [line for line in lines if split != "test" or line.split("\t")[0] in photographs][:count]
+        (place / f"{split}.tsv").write_text("\n".join(mine) + "\n")
+    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", place / f"{split}.tsv")]
+    options = ["--task", "captioning", "--features", DATA / "features.npy", "--tokenized", "--min-count", 2]
+    done = run("prepare", place / "data", *files, *options)
+    assert done.returncode == 0, done.stderr
+    assert "train: 40 examples; dropped 0 empty and 0 long (0.0%), 0 pictures without features" in done.stdout
+    assert "1,280 features" in done.stdout
+    (place / "recipe.toml").write_text(RECIPE)
+    done = run("train", place / "recipe.toml", "--data", place / "data", "--out", place / "run")
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+def test_figures_of_captions(place: Path) -> None:
+    result = json.loads((place / "run" / "result.json").read_text())
+    assert result["sentences"] == 12
+    assert result["bleu_1"] > result["bleu_2"] >= result["bleu_4"] >= 0
+    assert result["bleu_1"] > 5
+    assert "nrefs:5" in result["bleu_4_signature"]
+    assert {"cider", "rouge_l", "cider_signature"} <= set(result)
+
+
+def test_photographs_on_disk_get_captions(place: Path, run: Callable[..., Done]) -> None:
+    """Through the backbone, and the same as from the features that came with the data."""
+    names = [line.split()[0] for line in (place / "data" / "test.source.txt").read_text().splitlines()][:2]
+    done = run("caption", place / "run", *(DATA / "images" / name for name in names), "--scores")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [Path(path).name for path, _, _ in lines] == names
+    assert all(float(logp) < 0 for _, logp, _ in lines)
+    hypotheses = (place / "run" / "hypotheses" / "test.txt").read_text().splitlines()[:2]
+    assert [words for _, _, words in lines] == hypotheses
+    best = run("caption", place / "run", DATA / "images" / names[0], "--n-best", 3).stdout.splitlines()
+    assert len(best) == len(set(best)) == 3
+
+
+def test_a_sheet_of_photographs(place: Path, run: Callable[..., Done]) -> None:
+    from PIL import Image
+
+    out = place / "sheet.png"
+    done = run("sheet", place / "run", "--photographs", DATA / "images", "--out", out, "--count", 5)
+    assert (done.returncode, done.stdout) == (0, f"5 photographs, written to {out}\n"), done.stderr
+    with Image.open(out) as page:
+        pixels = np.asarray(page)
+    assert pixels.shape[1] > 1_300
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 5_000  # photographs, not only letters
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["translate", "RUN"], "describes pictures: use `seqcredit caption`"),
+        (["caption", "RUN", "absent.jpg"], "There is no file absent.jpg"),
+        (["caption", "RUN", "DATA/features.txt"], "cannot be read"),
+        (["sheet", "RUN", "--photographs", "."], "has none of the pictures"),
+        (["prepare", "out", "--task", "captioning", "--train", "a.tsv", "--valid", "a.tsv"], "go together"),
+        (["evaluate", "RUN", "--raw", "a", "b"], "describes pictures"),
+        (["evaluate", "RUN", "--replace-unknown"], "leave out --replace-unknown"),
+    ],
+)
+def test_what_cannot_be_done_is_said(place: Path, run: Callable[..., Done], words: list[str], message: str) -> None:
+    done = run(*(word.replace("RUN", str(place / "run")).replace("DATA", str(DATA)) for word in words))
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_features_of_all_pictures_are_there() -> None:
+    if not DATA.exists():
+        pytest.skip("Flickr8k is not here; SEQCREDIT_DATA may name the folder of the real data.")
+    seen = open_features(DATA / "features.npy")
+    assert seen.array.shape == (8_091, 1_280)
