@@ -44,6 +44,13 @@ def parser() -> Parser:
         return made
 
     _prepare_options(command("prepare", prepare, "turn parallel text into a folder that training reads"))
+    made = command("features", features, "turn a folder of images into one row of numbers for each")
+    made.add_argument("folder", metavar="FOLDER", type=Path, help="with .jpg, .jpeg and .png files")
+    made.add_argument("out", metavar="OUT", type=Path, help="the folder to write features.npy and features.txt into")
+    about = "efficientnet-lite2 (default), or resnet101, which needs torchvision"
+    made.add_argument("--backbone", default="efficientnet-lite2", metavar="NAME", help=about)
+    made.add_argument("--batch-size", type=int, default=16, metavar="N", help="images at a time (default: 16)")
+    made.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
     _train_options(command("train", train, "train a recipe in a new run folder, then evaluate it on the test set"))
     made = command("resume", resume, "continue a run exactly where its last checkpoint stood")
     made.add_argument("run_folder", metavar="RUN", type=Path)
@@ -210,6 +217,19 @@ def _splits(options: argparse.Namespace) -> "Mapping[str, Iterable[Example]]":
         if len(paths) > 1:
             raise UserError(f"--{split}: captions come in one file. See 'seqcredit prepare --help'.")
     return {split: read_captions(paths[0]) for split, paths in files.items()}
+
+
+def features(options: argparse.Namespace) -> int:
+    """`seqcredit features`; killed and given again, it goes on."""
+    from seqcredit.data.images import load_backbone, write_features
+
+    backbone = load_backbone(options.backbone, options.device)
+    with _display(True) as (say, show):
+        report = write_features(options.folder, options.out, backbone, options.batch_size, say, show)
+    unreadable = f"{len(report.unreadable):,} unreadable" + "".join(f", {name}" for name in report.unreadable)
+    print(f"{report.images:,} images of {report.width:,} numbers; {unreadable}")
+    print(f"{report.per_second:.1f} images a second; written to {options.out}")
+    return 0
 
 
 def train(options: argparse.Namespace) -> int:

@@ -36,7 +36,11 @@ def test_coco_annotations(tmp_path: Path) -> None:
 
 
 def test_karpathys_splits_and_tokens(tmp_path: Path) -> None:
-    pictures = [image("1.jpg", "train", "a dog", "the dog"), image("2.jpg", "val", "a cat"), image("3.jpg", "test", "x")]
+    pictures = [
+        image("1.jpg", "train", "a dog", "the dog"),
+        image("2.jpg", "val", "a cat"),
+        image("3.jpg", "test", "x"),
+    ]
     record = {"dataset": "coco", "images": [*pictures, image("4.jpg", "restval", "a bird")]}
     found = read_karpathy(written(tmp_path / "dataset_coco.json", record))
     assert found == {

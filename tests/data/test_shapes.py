@@ -31,7 +31,9 @@ def centre(picture: np.ndarray, colour: str) -> tuple[float, float]:
     return float(y.mean()), float(x.mean())
 
 
-@pytest.mark.parametrize(("place", "sign"), [("above", (-1, 0)), ("below", (1, 0)), ("left of", (0, -1)), ("right of", (0, 1))])
+@pytest.mark.parametrize(
+    ("place", "sign"), [("above", (-1, 0)), ("below", (1, 0)), ("left of", (0, -1)), ("right of", (0, 1))]
+)
 def test_the_first_is_where_the_caption_says(place: str, sign: tuple[int, int]) -> None:
     picture = draw(Scene(THING, place, OTHER), random.Random(1))
     red, blue = centre(picture, "red"), centre(picture, "blue")
@@ -50,7 +52,11 @@ def test_shapes_can_be_told_apart_by_their_pixels() -> None:
 
 def test_sizes_differ() -> None:
     small, large = (
-        int((draw(Scene(Thing(size, "red", "circle"), "above", OTHER), random.Random(1)) == COLOURS["red"]).all(-1).sum())
+        int(
+            (draw(Scene(Thing(size, "red", "circle"), "above", OTHER), random.Random(1)) == COLOURS["red"])
+            .all(-1)
+            .sum()
+        )
         for size in SIZES
     )
     assert large > 2 * small

@@ -48,7 +48,7 @@ def test_chrf_is_sacrebleus() -> None:
 def captions() -> tuple[list[list[str]], list[list[list[str]]]]:
     """Sixty pictures with five captions each, of few words, so that much matches."""
     rng = random.Random(1)
-    words = "a the dog cat runs sits on in grass water red big".split()
+    words = ["a", "the", "dog", "cat", "runs", "sits", "on", "in", "grass", "water", "red", "big"]
 
     def sentence() -> list[str]:
         return rng.choices(words, k=rng.randint(4, 12))

@@ -50,7 +50,7 @@ def test_pictures_have_an_actor_of_their_own(pictures: Prepared, prepared: Prepa
     assert isinstance(actor, Captioner)
     assert (actor.picture.in_features, actor.decoder.num_layers, actor.dropout) == (5, 2, 0.2)
     assert torch.equal(actor.readout.weight, build_actor(looking, pictures).readout.weight)
-    with pytest.raises(UserError, match="holds pictures.*attention to 'none'"):
+    with pytest.raises(UserError, match=r"holds pictures.*attention to 'none'"):
         build_actor(RECIPE, pictures)
     with pytest.raises(UserError, match="holds sentences"):
         build_actor(looking, prepared)

@@ -55,7 +55,9 @@ def read_karpathy(path: Path) -> dict[str, list[Example]]:
     except (KeyError, TypeError) as error:
         raise UserError(f"{path} lacks {error}: give a dataset_*.json of Karpathy's splits.") from None
     if "train" not in splits or "valid" not in splits:
-        raise UserError(f"{path} has no pictures of the splits train and val: give a dataset_*.json of Karpathy's splits.")
+        raise UserError(
+            f"{path} has no pictures of the splits train and val: give a dataset_*.json of Karpathy's splits."
+        )
     return splits
 
 

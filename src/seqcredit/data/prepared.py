@@ -7,7 +7,7 @@ SPLIT.source.ids.npy        all sources one after another, without eos; SPLIT.so
 SPLIT.source.features.npy   instead of these two, where the sources are pictures: a row each
 SPLIT.references.ids.npy    all references likewise; SPLIT.references.offsets.npy
 SPLIT.references.groups.npy the number of the first reference of each example
-SPLIT.source.txt            words, before unknown ones were replaced and before they were cut into pieces; names of pictures
+SPLIT.source.txt            words, before unknown ones were replaced and before they were cut into pieces; or names
 SPLIT.references.txt        the same: a JSON list of references a line
 """
 
@@ -253,7 +253,9 @@ class Prepared:
     @property
     def checksums(self) -> dict[str, str]:
         """Of both vocabularies, which a trained network depends on; pictures have a width instead."""
-        source = f"pictures of {self.manifest.picture_width} features" if self.pictures else self.source_vocabulary.checksum
+        source = (
+            f"pictures of {self.manifest.picture_width} features" if self.pictures else self.source_vocabulary.checksum
+        )
         return {"source": source, "target": self.target_vocabulary.checksum}
 
     def cut(self, sentence: str) -> list[str]:

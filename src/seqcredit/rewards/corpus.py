@@ -1,4 +1,4 @@
-"""Scores of a whole test set, each with its signature: BLEU and chrF by sacreBLEU, the others of captions by our own."""
+"""Scores of a whole test set, each with its signature: BLEU and chrF by sacreBLEU, what captions have besides by ours."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
