@@ -1,4 +1,4 @@
-"""Scores of a whole test set, each with its signature: BLEU and chrF by sacreBLEU, what captions have besides by ours."""
+"""Scores of a whole test set, each with its signature: BLEU and chrF are sacreBLEU's, those of captions our own."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
