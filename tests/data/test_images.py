@@ -100,7 +100,7 @@ def test_the_way_from_files(efficientnet: Backbone, flickr: Path, tmp_path: Path
     apart = ours.array.astype(np.float32) - given.array[[given.row(name) for name in ours.names]]
     ulps = np.abs(apart) / np.spacing(np.maximum(np.abs(ours.array), np.float16(2**-6)))
     assert ulps.max() <= 1
-    assert (apart != 0).mean() < 0.01
+    assert (apart != 0).mean() < 0.05
 
 
 @pytest.mark.slow
@@ -375,7 +375,7 @@ def test_a_half_written_batch_is_written_again(folder: Path, tmp_path: Path, mon
         write(folder, tmp_path / "out")
     monkeypatch.undo()
     with (tmp_path / "out" / "features.npy.part").open("ab") as file:
-        file.write(b"rubbish")
+        file.write(b"rubbish" * 100)
     seen: list[int] = []
     counting = toy()
     counted = Backbone(
