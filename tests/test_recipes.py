@@ -118,13 +118,15 @@ class Folder(NamedTuple):
     fidelity: str
     width: int  # of the LSTM and the embedding, with one layer
     only_short: int | None = None
+    dropout: float = 0.3
+    epochs: int = 20  # of MLE
 
 
 FIVE = {"mle", "raml", "vaml", "ac", "erac"}
 FEEDING = {f"{stem}-feeding" for stem in FIVE}
 FOLDERS = {
     "iwslt14": Folder(FIVE | FEEDING | {"erac-without-future-entropy", "erac-2x512"}, "paper", 256),
-    "multi30k": Folder(FIVE, "default", 256),
+    "multi30k": Folder(FIVE, "default", 256, dropout=0.5, epochs=24),
     "multi30k-small": Folder({"mle", "raml", "vaml"}, "default", 128, 12),
     "tatoeba": Folder(FIVE | {"mle-continued", "erac-without-future-entropy"}, "default", 128, 8),
 }
@@ -180,7 +182,7 @@ def test_a_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     assert (loaded.fidelity, loaded.data, loaded.seed) == (about.fidelity, "", 1)
     assert (loaded.actor.embedding, loaded.actor.hidden, loaded.actor.layers) == (about.width, width, layers)
     assert loaded.actor.input_feeding == stem.endswith(("feeding", "2x512"))
-    assert (loaded.actor.attention, loaded.actor.dropout) == ("dot", 0.3)
+    assert (loaded.actor.attention, loaded.actor.dropout) == ("dot", about.dropout)
     kinds = [OBJECTIVES[type(phase)] for phase in loaded.phase]
     assert kinds == (["mle", "mle"] if stem == "mle-continued" else phases)
     for phase in loaded.phase:
@@ -392,7 +394,7 @@ def test_small_data_differ_from_the_paper_in_pace_and_size_alone(stem: str) -> N
     judged = replace(critic, judged_by="return_error")
     size = {"target_rate": 0.01, "smoothing": 0.005}
     assert recipe("multi30k", stem).phase == (
-        replace(mle, epochs=20),
+        replace(mle, epochs=24),
         replace(judged, epochs=8, **size),
         replace(joint, epochs=6, **size),
     )
@@ -412,7 +414,7 @@ def test_small_mle_raml_and_vaml_differ_from_the_paper_in_epochs_and_weights_alo
     small = {"epochs": 20, "weight_scaled": False}  # of fidelity "default"
     (mle,), (raml,) = recipe("iwslt14", "mle").phase, recipe("iwslt14", "raml").phase
     soft_q, vaml = recipe("iwslt14", "vaml").phase
-    assert recipe(folder, "mle").phase == (replace(mle, epochs=20),)
+    assert recipe(folder, "mle").phase == (replace(mle, epochs=FOLDERS[folder].epochs),)
     assert recipe(folder, "raml").phase == (replace(raml, **small),)
     assert recipe(folder, "vaml").phase == (replace(soft_q, epochs=critic_epochs), replace(vaml, **small))
 
