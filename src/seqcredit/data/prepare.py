@@ -157,10 +157,10 @@ def _learn(
     side: str,
     read: Callable[[Path, str], Iterator[list[list[str]]]],
     options: PrepareOptions,
-    words: bool = True,
+    spoken: bool = True,
 ) -> tuple[Vocabulary, Encode]:
     """The vocabulary of one side, saved, and the way from words to ids; pictures have no words."""
-    if not words:
+    if not spoken:
         vocabulary = Vocabulary(SYMBOLS)
         vocabulary.save(folder / f"{side}.vocab")
         return vocabulary, vocabulary.encode
