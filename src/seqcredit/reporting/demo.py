@@ -17,13 +17,14 @@ from seqcredit.data.images import Features
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
-from seqcredit.data.shapes import features, shapes
+from seqcredit.data.shapes import CAPTIONS, features, shapes
 from seqcredit.errors import UserError
 from seqcredit.reporting.credit import against_edit_oracle, against_rollouts
 from seqcredit.reporting.recipes import FOLDER
 from seqcredit.training.runs import Run
 
 SIZES = {"train": 3_000, "valid": 400, "test": 1_000}
+PICTURES = {"train": 1_500, "valid": 300, "test": 600}
 FIRST = "mle"
 OTHERS = ("erac", "ac", "vaml", "raml", "mle-continued")  # the longest first, two at a time
 ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac")
@@ -36,7 +37,7 @@ def demo(out: Path, say: Callable[[str], None], task: str = "translation") -> Ta
         raise UserError(f"{out} is there already; remove it, or choose another folder with --out.")
     started = time.monotonic()
     what = _make_phrases(out) if task == "translation" else _make_pictures(out)
-    say(f"data: {SIZES['train']:,} {what} in {out / 'data'}")
+    say(f"data: {what} in {out / 'data'}")
     train = partial(_train, folder=RECIPES[task], out=out, say=say)
     train(FIRST)
     with ThreadPoolExecutor(2) as pool:
@@ -47,17 +48,17 @@ def demo(out: Path, say: Callable[[str], None], task: str = "translation") -> Ta
 
 def _make_phrases(out: Path) -> str:
     prepare({name: phrases(name, size) for name, size in SIZES.items()}, out / "data", PrepareOptions(tokenized=True))
-    return "sentences of a made-up phrase language"
+    return f"{SIZES['train']:,} sentences of a made-up phrase language"
 
 
 def _make_pictures(out: Path) -> str:
     """Draw them; their features are made here too, so no backbone is needed."""
-    made = {name: list(shapes(name, size)) for name, size in SIZES.items()}
+    made = {name: list(shapes(name, size)) for name, size in PICTURES.items()}
     drawn = [(example.source, features(picture)) for split in made.values() for example, picture in split]
     seen = Features([name for name, _ in drawn], np.stack([row for _, row in drawn]))
     examples = {name: [example for example, _ in split] for name, split in made.items()}
     prepare(examples, out / "data", PrepareOptions(tokenized=True), features=seen)
-    return "pictures of two shapes, drawn here, with three captions each,"
+    return f"{PICTURES['train']:,} pictures of two shapes, drawn here, with {CAPTIONS} captions each,"
 
 
 def credit_lines(out: Path) -> Iterator[str]:
