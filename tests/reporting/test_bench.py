@@ -59,7 +59,7 @@ def test_growth_is_plotted(monkeypatch, tmp_path, capsys) -> None:
 
 @pytest.mark.slow
 def test_more_words_need_more_memory() -> None:
-    small, large = (bench.step_memory(bench.Step("ERAC", vocabulary), 9) for vocabulary in (2_000, 22_000))
+    small, large = (bench.step_memory(bench.Step("ERAC", vocabulary, words=9)) for vocabulary in (2_000, 22_000))
     tables = 4 * 2 + 4 * 3 + 3  # of the actor and the critic with gradients and Adam's two; of the target
     expected = tables * 20_000 * bench.WIDTH * 4 / 2**20
     assert 0.8 * expected < large - small < 1.6 * expected
