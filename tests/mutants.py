@@ -284,7 +284,7 @@ MUTANTS = [
     # An update, and the alarm
     Mutant(LEARNER, '(name == "actor" and self.kind == "critic")', "False"),
     Mutant(LEARNER, "self.phase.target_rate)  #", "1 - self.phase.target_rate)  #"),
-    Mutant(LEARNER, "clip_grad_norm_(parameters, self.phase.clip)", "clip_grad_norm_(parameters, 1e9)"),
+    Mutant(LEARNER, "clip_grad_norm_(parameters, self._clip(name))", "clip_grad_norm_(parameters, 1e9)"),
     Mutant(LEARNER, "rate = phase.critic_learning_rate", "pass"),
     Mutant(WATCH, "now[key] < least * first", "now[key] > least * first"),
     Mutant(WATCH, "min(0.0, 1 - 1 / known", "max(0.0, 1 - 1 / known"),

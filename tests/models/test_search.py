@@ -419,14 +419,19 @@ def test_every_sentence_is_drawn_with_its_own_numbers() -> None:
         assert (together[row, alone.shape[1] :] == EOS).all()
 
 
+@pytest.mark.parametrize("rows", [6, 1])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("words", [3, 8, 10])
-def test_scores_are_those_of_the_readout(monkeypatch, words, bias) -> None:
-    monkeypatch.setattr(search, "WORDS", 4)
-    readout = torch.nn.Linear(5, words, bias, dtype=torch.float64)
-    features = torch.randn(6, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    torch.testing.assert_close(search._read(readout, features), readout(features), rtol=1e-12, atol=1e-12)
+@pytest.mark.parametrize("words", [3, 1_000])
+def test_scores_are_those_of_the_readout(words, bias, rows) -> None:
+    """A packed weight serves any number of states: sentences leave while it is used."""
+    readout = torch.nn.Linear(5, words, bias)
+    features = torch.randn(rows, 5, generator=torch.Generator().manual_seed(1))
+    assert search._can_pack(readout.weight) == torch.backends.mkldnn.is_available()
+    torch.testing.assert_close(search._packed(readout, 6)(features), readout(features))
 
 
-def test_any_other_readout_is_called() -> None:
-    assert search._read(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh()), torch.ones(4, 2)).abs().max() <= 1
+@pytest.mark.parametrize(
+    "readout", [torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh()), torch.nn.Linear(2, 3, dtype=torch.float64)]
+)
+def test_any_other_readout_stays_as_it_is(readout) -> None:
+    assert search._packed(readout, 4) is readout

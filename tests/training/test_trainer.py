@@ -272,7 +272,10 @@ def test_two_processes_are_one(finished: Run, data: Path, tmp_path: Path) -> Non
     while len(list((out / "checkpoints").glob("0*"))) < 2 or "critic" not in (out / "log.jsonl").read_text():
         assert process.poll() is None
         time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGKILL)
+    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()  # in sessions of their own
+    assert len(workers) == 2
+    for number in (process.pid, *map(int, workers)):
+        os.kill(number, signal.SIGKILL)
     process.wait()
     done = subprocess.run([*start, "resume", str(out), "--log-every", "3"], env=environment, check=False, timeout=300)
     assert done.returncode == 0

@@ -97,10 +97,15 @@ class Loader:
         return batch.result()
 
     def _load(self, pairs: Indices) -> Batch:
-        source, references = collate(self._split, pairs)
-        if self._device.type == "cuda":
-            source, references = source.pin_memory(), references.pin_memory()
-        return Batch(source.to(self._device, non_blocking=True), references.to(self._device, non_blocking=True))
+        return to_device(collate(self._split, pairs), self._device)
+
+
+def to_device(batch: Batch, device: torch.device | str) -> Batch:
+    """A batch on another device; a GPU fetches it while the program goes on."""
+    source, references = batch
+    if torch.device(device).type == "cuda":
+        source, references = source.pin_memory(), references.pin_memory()
+    return Batch(source.to(device, non_blocking=True), references.to(device, non_blocking=True))
 
 
 def from_sentences(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Batch:

@@ -16,7 +16,6 @@ from seqcredit.errors import UserError
 from seqcredit.models.memory import repeat, select
 from seqcredit.types import EOS, UNK, token_mask
 
-WORDS = 2048  # at a time, of the vocabulary
 CROWD = 0.75  # finished sentences leave once those that go on are at most this share of the batch
 
 
@@ -90,11 +89,12 @@ def _generate(
     rows = torch.arange(len(limit), device=limit.device)  # sentences that are still in the batch
     tokens = torch.full((len(limit), longest), EOS, device=limit.device)
     state, token, going = policy.start(memory), None, torch.ones_like(rows, dtype=torch.bool)
+    readout = _packed(policy.readout, len(rows))
     for t in range(longest - 1):
         mask = None if masks is None else masks[rows, t]
         features, state = policy.step(memory, state, token, mask)
         going = going & (t < limit[rows] - 1)
-        token = choose(_read(policy.readout, features), rows, t).masked_fill(~going, EOS)
+        token = choose(readout(features), rows, t).masked_fill(~going, EOS)
         tokens[rows, t] = token
         going = going & (token != EOS)
         left = int(going.sum())
@@ -107,15 +107,17 @@ def _generate(
     return tokens
 
 
-def _read(readout: Callable[[Tensor], Tensor], features: Float[Tensor, "B D"]) -> Float[Tensor, "B V"]:
-    """Scores of all actions. For few states on a CPU the vocabulary times the states is the faster way round."""
-    if not isinstance(readout, nn.Linear) or features.device.type != "cpu" or features.dtype != readout.weight.dtype:
-        return readout(features)
-    out, columns = features.new_empty(len(features), len(readout.weight)), features.T
-    for first in range(0, len(readout.weight), WORDS):
-        words = slice(first, first + WORDS)
-        out[:, words] = (readout.weight[words] @ columns).T
-    return out if readout.bias is None else out.add_(readout.bias)
+def _packed(readout: Callable[[Tensor], Tensor], states: int) -> Callable[[Tensor], Tensor]:
+    """The readout, with its weight laid out once for many products with a few states where oneDNN can do that."""
+    if not isinstance(readout, nn.Linear) or not _can_pack(readout.weight):
+        return readout
+    weight, bias = torch.ops.mkldnn._reorder_linear_weight(readout.weight.detach(), states), readout.bias
+    return lambda features: torch.ops.mkldnn._linear_pointwise(features, weight, bias, "none", [], "")
+
+
+def _can_pack(weight: Tensor) -> bool:
+    plain = weight.device.type == "cpu" and weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    return plain and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
 
 
 def _weights(
@@ -155,12 +157,12 @@ def beam(
     alive = _blank(len(limit), width, longest, limit.device)
     alive.logp[:, 0] = 0
     memory = repeat(memory, width)
-    state, token = policy.start(memory), None
+    state, token, readout = policy.start(memory), None, _packed(policy.readout, len(rows) * width)
     left: list[tuple[Tensor, Hypotheses]] = []
     for t in range(longest):
         features, state = policy.step(memory, state, token)
         forced = (limit - 1).eq(t) if t >= shortest - 1 else None
-        logp, parent, word = _expand(policy.readout(features), alive.logp, forced)
+        logp, parent, word = _expand(readout(features), alive.logp, forced)
         grown = _grow(alive, logp, parent, word, state.attention, t)
         found = _collect(found, grown, word == EOS, width, (t + 1) ** length_penalty)
         alive, parent = _go_on(grown, parent, word == EOS, width)

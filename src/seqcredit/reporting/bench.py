@@ -59,7 +59,7 @@ class Step:
 
     @property
     def baseline(self) -> "Step":
-        return replace(self, name="MLE", fused=True, samples=5)
+        return replace(self, name="MLE", fused=True, samples=Step.samples)
 
     def batch(self, seed: int) -> Batch:
         """Made-up sentences."""
@@ -191,21 +191,21 @@ def _median(step: Step, rounds: int) -> float:
 # Memory, in a process of its own.
 
 
-def step_memory(step: Step, words: int) -> float:
+def step_memory(step: Step) -> float:
     """MB that two updates need at their peak, over an idle process that has loaded everything."""
-    call = f"child({step.name!r}, {step.vocabulary}, {words})"
-    code = f"from seqcredit.reporting.bench import child; {call}"
+    code = f"from seqcredit.reporting.bench import Step, child; child({step!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return float(done.stdout)
 
 
-def child(name: str, vocabulary: int, words: int) -> None:
+def child(step: Step) -> None:
     """The other process: prints its peak."""
-    update(make_learner(Step(name, 100)), make_batch(100))
+    small = Step(step.name, 100)
+    update(make_learner(small), small.batch(0))
     idle = resident_memory()
-    learner = make_learner(Step(name, vocabulary))
+    learner = make_learner(step)
     for seed in range(2):
-        update(learner, make_batch(vocabulary, words=words, seed=seed))
+        update(learner, step.batch(seed))
     print(peak_memory() - idle)
 
 
@@ -260,7 +260,7 @@ def bench(rounds: int, say: Callable[[str], None], vocabularies: Sequence[int] =
     peak = peak_gflops()
     timings = time_steps(list(steps(vocabularies)), rounds, say)
     say("memory, each step in a process of its own")
-    memory = {v: step_memory(Step("ERAC", v), 49) for v in (*vocabularies, LARGE)}
+    memory = {v: step_memory(Step("ERAC", v, words=49)) for v in (*vocabularies, LARGE)}
     say("beam search")
     batched, one_by_one = time_search(vocabularies[0], 1_000)
     return {

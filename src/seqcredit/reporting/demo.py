@@ -41,7 +41,7 @@ def demo(out: Path, say: Callable[[str], None], task: str = "translation") -> Ta
     say(f"data: {what} in {out / 'data'}")
     train = partial(_train, folder=RECIPES[task], out=out, say=say)
     with ThreadPoolExecutor(2) as pool:
-        first, alone = pool.submit(train, FIRST), pool.submit(train, ALONE)
+        first, alone = (pool.submit(train, name) for name in (FIRST, ALONE))
         first.result()
         list(pool.map(train, OTHERS))
         alone.result()

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from seqcredit.data.batches import collate, from_sentences, sequential_batches
+from seqcredit.data.batches import collate, from_sentences, sequential_batches, to_device
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
 from seqcredit.models.search import beam, greedy, replace_unknown
 from seqcredit.rewards.corpus import corpus_bleu
-from seqcredit.types import Batch
 
 
 class Search(NamedTuple):
@@ -22,11 +21,6 @@ class Search(NamedTuple):
     length_penalty: float = 0.0
     replace_unknown: bool = False
     batch_size: int = 100
-
-
-def to_device(batch: Batch, device: torch.device | str) -> Batch:
-    """A batch on another device."""
-    return Batch(batch.source.to(device), batch.references.to(device))
 
 
 @torch.no_grad()

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from seqcredit import config
-from seqcredit.data.batches import Loader, collate, epoch_batches, padding_ratio
+from seqcredit.data.batches import Loader, collate, epoch_batches, padding_ratio, to_device
 from seqcredit.data.prepared import Prepared
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
 from seqcredit.training import checkpoints, watch
 from seqcredit.training.build import build_actor, build_critic, build_payoffs
 from seqcredit.training.checkpoints import Checkpoint
-from seqcredit.training.decoding import Search, split_bleu, to_device
+from seqcredit.training.decoding import Search, split_bleu
 from seqcredit.training.learner import TRAINS, DivergedError, Learner
 from seqcredit.training.objectives import OBJECTIVES
 from seqcredit.training.processes import Processes
