@@ -124,6 +124,7 @@ def test_a_sheet_of_photographs(place: Path, run: Callable[..., Done]) -> None:
         (["caption", "RUN", "absent.jpg"], "There is no file absent.jpg"),
         (["caption", "RUN", "DATA/features.txt"], "cannot be read"),
         (["sheet", "RUN", "--photographs", "."], "has none of the pictures"),
+        (["sheet", "RUN", "--photographs", ".", "--out", "sheet.jpg"], "its name ends in .png"),
         (["prepare", "out", "--task", "captioning", "--train", "a.tsv", "--valid", "a.tsv"], "go together"),
         (["evaluate", "RUN", "--raw", "a", "b"], "describes pictures"),
         (["evaluate", "RUN", "--replace-unknown"], "leave out --replace-unknown"),
