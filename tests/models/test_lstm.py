@@ -6,6 +6,7 @@ from torch import Tensor
 
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
+from seqcredit.models import lstm
 from seqcredit.models.lstm import Seq2Seq, _check
 from seqcredit.models.memory import Memory, repeat, select
 from seqcredit.types import EOS, pad, token_mask
@@ -303,3 +304,24 @@ def test_branches_are_features_computed_once(layers: int, attention: str) -> Non
         results.append((features.detach(), [p.grad for p in model.parameters() if p.grad is not None]))
     assert len(packing.own) < int(token_mask(tokens).sum())
     torch.testing.assert_close(*results)
+
+
+@pytest.mark.parametrize("attention", ["dot", "mlp"])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_wide_network_leaves_padding_out(monkeypatch, layers, attention) -> None:
+    """The other way of `features`: the same values and gradients."""
+    net, real = model(attention=attention, layers=layers), token_mask(TOKENS)
+
+    def work() -> list[Tensor]:
+        net.zero_grad()
+        features = net.features(net.encode(SOURCE), TOKENS)[real]
+        (features * torch.randn(features.shape, generator=generator(3), dtype=features.dtype)).sum().backward()
+        return [features.detach(), *(weight.grad for weight in net.parameters() if weight.grad is not None)]
+
+    assert not net._pays(real)
+    usual = work()
+    monkeypatch.setattr(lstm, "WIDE", 4)
+    assert net._pays(real)
+    assert not net._pays(torch.ones_like(real))
+    for a, b in zip(work(), usual, strict=True):
+        close(a, b)
