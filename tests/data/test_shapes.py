@@ -1,19 +1,24 @@
 """The built-in pictures show what their captions say."""
 
+import math
 import random
 
 import numpy as np
 import pytest
 
 from seqcredit.data.shapes import (
-    BLOCK,
     CAPTIONS,
     COLOURS,
+    FEATURES,
+    FILLED,
+    HEIGHTS,
     OPENERS,
     PLACES,
+    REGIONS,
     SHAPES,
     SIDE,
     SIZES,
+    THIRD,
     Scene,
     Thing,
     caption,
@@ -82,11 +87,23 @@ def test_the_same_pictures_every_time_and_others_in_another_split() -> None:
     assert [a.references for a, _ in first] != [a.references for a, _ in other]
 
 
-def test_features_are_shares_of_colours() -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_features_tell_what_is_where(place: str) -> None:
+    found = features(draw(Scene(THING, place, OTHER), random.Random(1))).reshape(len(REGIONS), FEATURES)
+    colours, beside = list(COLOURS), 1 + PLACES[place][0]
+    assert [row for row in range(len(REGIONS)) if found[row].any()] == [0, beside]
+    for row, thing in ((0, OTHER), (beside, THING)):
+        assert [colours[i] for i in np.nonzero(found[row, : len(COLOURS)])[0]] == [thing.colour]
+    heights, filled = found[:, len(COLOURS) :][:, : len(HEIGHTS)], found[:, -len(FILLED) :]
+    assert HEIGHTS[heights[beside].argmax()] == pytest.approx(21 / 24, abs=0.11)
+    assert HEIGHTS[heights[0].argmax()] == pytest.approx(15 / 24, abs=0.11)
+    assert filled[beside].argmax() == len(FILLED) - 1  # a square
+    assert FILLED[filled[0].argmax()] == pytest.approx(math.pi / 4, abs=0.1)
+
+
+def test_a_few_pixels_of_a_neighbour_are_nothing() -> None:
     picture = np.full((SIDE, SIDE, 3), 250, np.uint8)
-    picture[:BLOCK, BLOCK : 2 * BLOCK] = COLOURS["green"]
-    picture[BLOCK // 2 : BLOCK, :BLOCK] = COLOURS["red"]
-    found = features(picture).reshape(SIDE // BLOCK, SIDE // BLOCK, len(COLOURS))
-    assert found[0, 1].tolist() == [0, 1, 0, 0, 0, 0]
-    assert found[0, 0].tolist() == [0.5, 0, 0, 0, 0, 0]
-    assert found[1:].sum() == 0
+    picture[THIRD, THIRD : 2 * THIRD] = COLOURS["green"]
+    assert not features(picture).any()
+    picture[THIRD + 1, THIRD : 2 * THIRD] = COLOURS["green"]
+    assert features(picture)[1] == 1

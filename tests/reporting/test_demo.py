@@ -36,6 +36,17 @@ def test_every_algorithm_learns(tmp_path: Path) -> None:
         assert float(learned) < 0.6 * float(untrained), line
 
 
+@pytest.mark.slow
+def test_captions_learn(tmp_path: Path) -> None:
+    """The same of the built-in pictures, with the two recipes that matter most."""
+    demo._make_pictures(tmp_path)
+    for name in ("mle", "erac"):
+        demo._train(name, demo.RECIPES["captioning"], tmp_path, print)
+    bleu = {name: json.loads((tmp_path / name / "result.json").read_text())["bleu"] for name in ("mle", "erac")}
+    assert 60 < bleu["mle"] < 82
+    assert bleu["erac"] > bleu["mle"] + 1.5
+
+
 def result(folder: Path, name: str, bleu: float) -> None:
     (folder / name).mkdir()
     text = json.dumps({"recipe": name.upper(), "bleu": bleu, "validation": {"mle": bleu + 1}})

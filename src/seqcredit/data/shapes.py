@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from seqcredit.data.text import Example
 
-SIDE = 48  # pixels
-BLOCK = 4  # pixels of a feature, in both directions
+SIDE, THIRD, FEW = 72, 24, 25  # pixels: of the picture, of one of its nine regions, that are not a thing
 CAPTIONS = 3  # of each picture
 CASUAL = 0.6  # share of casual captions
 OPENERS = ("here is", "that is", "look at", "i see")
@@ -28,8 +27,14 @@ COLOURS = {
     "black": (20, 20, 20),
 }
 SHAPES = {"circle": "disc", "square": "box", "triangle": "wedge", "cross": "plus"}  # formal, casual
-SIZES = {"small": (7, "little"), "large": (11, "big")}  # formal, half the side in pixels, casual
+SIZES = {"small": (7, "little"), "large": (10, "big")}  # formal, half the side in pixels, casual
 PLACES = {"above": (0, "over"), "left of": (1, "before"), "below": (2, "under"), "right of": (3, "after")}
+
+HEIGHTS = np.linspace(0.4, 1.0, 4)  # marks, as shares of a region
+FILLED = np.linspace(0.4, 1.0, 7)  # marks, as shares of a frame
+FEATURES = len(COLOURS) + len(HEIGHTS) + len(FILLED)  # of a region
+_CUTS = [slice(n * THIRD, (n + 1) * THIRD) for n in range(3)]
+REGIONS = [(_CUTS[y], _CUTS[x]) for y, x in ((1, 1), (0, 1), (1, 0), (2, 1), (1, 2))]  # the middle, then as in PLACES
 
 Picture = NDArray[np.uint8]  # (SIDE, SIDE, 3)
 
@@ -68,23 +73,39 @@ def caption(scene: Scene, rng: random.Random) -> str:
 
 
 def draw(scene: Scene, rng: random.Random) -> Picture:
-    """The scene on a light ground, never twice at quite the same place."""
+    """The second thing in the middle of a light ground and the first beside it, never quite at the same place."""
     ground = np.full((SIDE, SIDE, 3), rng.randint(225, 255), np.uint8)
-    middle, off = SIDE // 2, SIDE // 4
     down, right = {0: (-1, 0), 1: (0, -1), 2: (1, 0), 3: (0, 1)}[PLACES[scene.place][0]]
-    for thing, side in ((scene.first, 1), (scene.second, -1)):
-        jitter = rng.randint(-1, 1), rng.randint(-1, 1)
-        y, x = middle + side * down * off + jitter[0], middle + side * right * off + jitter[1]
+    for thing, beside in ((scene.first, 1), (scene.second, 0)):
+        y, x = (SIDE // 2 + beside * way * THIRD + rng.randint(-1, 1) for way in (down, right))
         ground[_mask(thing, y, x)] = COLOURS[thing.colour]
     return ground
 
 
 def features(picture: Picture) -> NDArray[np.float16]:
-    """The share of each colour in small blocks: what the demo has for a backbone."""
+    """What the demo has for a backbone: what is seen in the middle and on each side of it (REGIONS, FEATURES).
+
+    Its colour, its height, and how much of its frame it fills; the latter two are told by how near they are to some
+    marks, so that a linear layer can tell shapes apart.
+    """
     palette = np.array(list(COLOURS.values()))
     is_colour = (picture[:, :, None] == palette).all(-1)  # (SIDE, SIDE, colours)
-    shares = is_colour.reshape(SIDE // BLOCK, BLOCK, SIDE // BLOCK, BLOCK, len(palette)).mean((1, 3))
-    return shares.astype(np.float16).reshape(-1)
+    return np.stack([_look(is_colour[region]) for region in REGIONS]).astype(np.float16).reshape(-1)
+
+
+def _look(is_colour: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """What is in one region; nothing if there are but a few pixels of a neighbour."""
+    y, x, colour = np.nonzero(is_colour)
+    if len(y) < FEW:
+        return np.zeros(FEATURES)
+    height, width = np.ptp(y) + 1, np.ptp(x) + 1
+    is_it = np.bincount(colour, minlength=len(COLOURS)) > FEW
+    return np.concatenate([is_it, _near(height / THIRD, HEIGHTS), _near(len(y) / (height * width), FILLED)])
+
+
+def _near(number: float, marks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 at a mark, and falling to both sides."""
+    return np.exp(-(((number - marks) / (marks[1] - marks[0])) ** 2))
 
 
 def _thing(rng: random.Random) -> Thing:
