@@ -337,10 +337,11 @@ def test_a_captioning_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     loaded = recipe(folder, stem)
     assert {path.stem for path in (RECIPES / folder).glob("*.toml")} == stems
     assert (loaded.fidelity, loaded.data, loaded.payoff) == (fidelity, "", Payoff(references="own"))
-    assert loaded.actor == Model(512, 512, 1, "none", False, 0.3)
+    paper = folder == "coco"
+    assert loaded.actor == Model(512, 512, 1, "none", False, 0.3 if paper else 0.5)
     if algorithm(stem) in {"vaml", "ac", "erac"}:
-        attention, dropout = ("dot", 0.1) if stem == "vaml" else ("mlp", 0.0)
-        assert loaded.critic == replace(loaded.actor, attention=attention, dropout=dropout)
+        width, attention = 512 if paper else 256, "mlp" if paper and stem != "vaml" else "dot"
+        assert loaded.critic == Model(width, width, 1, attention, False, 0.1 if stem == "vaml" else 0.0)
     for phase in loaded.phase:
         actor = OBJECTIVES[type(phase)] not in {"soft_q", "critic"}
         assert (phase.clip, phase.decay) == (1.0 if actor else 5.0, 0.5)
