@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 
 # Made anew each time, so the demo always shows what the code does now.
-.PHONY: demo test check format mutants clean
+.PHONY: demo test check docs format mutants clean
 
 demo: $(STAMP)
 	rm -rf runs/demo
@@ -22,6 +22,9 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(STAMP)
+	$(BIN)/python docs/make.py
 
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py

@@ -1,11 +1,20 @@
 """The pages under docs: their code runs and does what they say, and their links lead somewhere."""
 
 import re
+import subprocess
+import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from seqcredit.config import PHASES, Model, Payoff, Recipe
+
 DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [
+    *sorted(DOCS.glob("*.md")),
+    *(DOCS.parent / name for name in ("README.md", "CHANGELOG.md", "results/README.md")),
+]
 
 
 @pytest.mark.slow
@@ -17,10 +26,27 @@ def test_your_own_model_learns(capsys: pytest.CaptureFixture[str]) -> None:
     assert after > 0.9
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        assert link.startswith("https://") or (page.parent / link).exists(), link
+    """To a file that is there, and to a heading of it where one is named."""
+    for link, _, heading in re.findall(r"\]\(([^)#]*)(#([^)]+))?\)", page.read_text()):
+        target = page.parent / link if link else page
+        assert link.startswith("https://") or target.exists(), link
+        if heading and target.suffix == ".md":
+            titles = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, heading
+
+
+def test_pages_from_the_code_are_current() -> None:
+    done = subprocess.run([sys.executable, DOCS / "make.py", "--check"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "docs are what the code gives\n"), done.stdout
+
+
+def test_every_recipe_key_is_explained_once() -> None:
+    text = (DOCS / "recipe-keys.md").read_text()
+    for kind in (Recipe, Payoff, Model, *PHASES.values()):
+        for field in fields(kind):
+            assert f"| `{field.name}` |" in text, field.name
 
 
 def test_names_in_the_map_exist() -> None:
