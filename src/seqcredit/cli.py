@@ -93,6 +93,14 @@ def parser() -> Parser:
     )
     made = command("results", results, "print the cells below a folder as a table")
     made.add_argument("folder", nargs="?", type=Path, default=Path("results"), help="default: results")
+    made = command("table", table, "a table of result cells: recipes by seeds, or as in the paper")
+    about = "cells, run folders, or folders with such in them"
+    made.add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help=about)
+    made.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
+    made.add_argument("--data", type=Path, metavar="FOLDER", help="prepared data, whose references significance needs")
+    made.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
+    about = "plain (default), or a table of the paper: table1, ablation, entropy"
+    made.add_argument("--layout", choices=("plain", "table1", "ablation", "entropy"), default="plain", help=about)
     made = command("export", export, "write one folder that can translate elsewhere")
     made.add_argument("run_folder", metavar="RUN", type=Path)
     made.add_argument("out", metavar="OUT", type=Path, help="the folder to make")
@@ -470,6 +478,26 @@ def results(options: argparse.Namespace) -> int:
     from seqcredit.reporting.results import table
 
     print(table(options.folder), end="")
+    return 0
+
+
+def table(options: argparse.Namespace) -> int:
+    """`seqcredit table`."""
+    from seqcredit.reporting import cells, tables
+    from seqcredit.training.start import open_data
+
+    found = cells.read(options.cells)
+    if options.layout != "plain":
+        if options.data or options.baseline:
+            raise UserError("--data and --baseline are for --layout plain. See 'seqcredit table --help'.")
+        made = tables.LAYOUTS[options.layout](found)
+    else:
+        prepared = open_data(options.data, found[0].figures.get("vocabularies")) if options.data else None
+        made = tables.plain(found, options.baseline, prepared)
+    print(tables.FORMATS[options.format](made), end="")
+    if options.format == "csv":
+        for note in made.notes:
+            print(note, file=sys.stderr)
     return 0
 
 
