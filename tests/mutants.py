@@ -63,6 +63,7 @@ DRAWS = "draws.py"
 COMPARE = "reporting/compare.py"
 RESULT_TABLES = "reporting/tables.py"
 LOGS = "reporting/logs.py"
+SENTENCE = "reporting/sentence.py"
 
 MUTANTS = [
     # Sign, missing tau, missing entropy, mask, off by one after eos: values
@@ -328,6 +329,9 @@ MUTANTS = [
     Mutant(LOGS, 'offset = total if entry["event"] == "phase_end" else offset', "pass"),
     Mutant(LOGS, 'text.split(b"\\n")[:-1]', 'text.split(b"\\n")'),
     Mutant(LOGS, 'kept[first - 1]["total"] >= total', 'kept[first - 1]["total"] > total'),
+    Mutant(SENTENCE, "phase.tau if phase.future_entropy else 0.0", "0.0"),
+    Mutant(SENTENCE, "chosen(q, tokens) - value", "value - chosen(q, tokens)"),
+    Mutant(SENTENCE, "number - 1, None)", "number, None)"),
 ]
 
 
