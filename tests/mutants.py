@@ -60,6 +60,10 @@ WATCH = "training/watch.py"
 BUILD = "training/build.py"
 CONFIG = "config.py"
 DRAWS = "draws.py"
+COMPARE = "reporting/compare.py"
+RESULT_TABLES = "reporting/tables.py"
+LOGS = "reporting/logs.py"
+SENTENCE = "reporting/sentence.py"
 
 MUTANTS = [
     # Sign, missing tau, missing entropy, mask, off by one after eos: values
@@ -315,6 +319,19 @@ MUTANTS = [
     Mutant(BUILD, 'SCALED = ("bleu", "edit")', 'SCALED = ("bleu",)'),
     Mutant(BUILD, 'payoff.unfinished == "nothing"', 'payoff.unfinished != "score"'),
     Mutant(BUILD, 'payoff.unfinished != "without_brevity"', "True"),
+    # Tables and logs
+    Mutant(COMPARE, "(chance + 1) / len(changes)", "chance / len(changes)"),
+    Mutant(COMPARE, "np.mean(baselines, 0)", "np.max(baselines, 0)"),
+    Mutant(COMPARE, "default_rng(SEED)", "default_rng(SEED + 1)"),
+    Mutant(RESULT_TABLES, "[value for cell, value in found if not cell.diverged]", "[value for cell, value in found]"),
+    Mutant(RESULT_TABLES, "{mine - theirs:+.2f}", "{theirs - mine:+.2f}"),
+    Mutant(RESULT_TABLES, "LATEX.get(letter, letter) for", "letter for"),
+    Mutant(LOGS, 'offset = total if entry["event"] == "phase_end" else offset', "pass"),
+    Mutant(LOGS, 'text.split(b"\\n")[:-1]', 'text.split(b"\\n")'),
+    Mutant(LOGS, 'kept[first - 1]["total"] >= total', 'kept[first - 1]["total"] > total'),
+    Mutant(SENTENCE, "phase.tau if phase.future_entropy else 0.0", "0.0"),
+    Mutant(SENTENCE, "chosen(q, tokens) - value", "value - chosen(q, tokens)"),
+    Mutant(SENTENCE, "number - 1, None)", "number, None)"),
 ]
 
 

@@ -93,6 +93,20 @@ def parser() -> Parser:
     )
     made = command("results", results, "print the cells below a folder as a table")
     made.add_argument("folder", nargs="?", type=Path, default=Path("results"), help="default: results")
+    made = command("table", table, "a table of result cells: recipes by seeds, or as in the paper")
+    about = "cells, run folders, or folders with such in them"
+    made.add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help=about)
+    made.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
+    made.add_argument("--data", type=Path, metavar="FOLDER", help="prepared data, whose references significance needs")
+    made.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
+    about = "plain (default), or a table of the paper: table1, ablation, entropy"
+    made.add_argument("--layout", choices=("plain", "table1", "ablation", "entropy"), default="plain", help=about)
+    _plot_options(command("plot", plot, "draw a figure from cells or runs, as PNG or SVG"))
+    made = command("watch", watch, "learning curves of runs in progress")
+    made.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    made.add_argument("--once", action="store_true", help="print them as they stand and end")
+    made.add_argument("--every", type=float, default=5.0, metavar="SECONDS", help="default: 5")
+    made.add_argument("--html", type=Path, metavar="FILE", help="write a page too, which loads itself anew")
     made = command("export", export, "write one folder that can translate elsewhere")
     made.add_argument("run_folder", metavar="RUN", type=Path)
     made.add_argument("out", metavar="OUT", type=Path, help="the folder to make")
@@ -111,6 +125,28 @@ def parser() -> Parser:
     made = command("verify", verify, "check each proposition of the paper on whole spaces; exit code 1 if one fails")
     made.add_argument("--json", action="store_true", help="print every cell as JSON instead of the table")
     return top
+
+
+def _plot_options(made: argparse.ArgumentParser) -> None:
+    kinds = made.add_subparsers(title="kinds", metavar="KIND", required=True, dest="kind")
+
+    def kind(name: str, about: str) -> argparse.ArgumentParser:
+        made = kinds.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        made.add_argument("--out", type=Path, required=True, metavar="FILE", help="ends in .png or .svg")
+        return made
+
+    for name, about in (
+        ("tau", "test BLEU of AC and ERAC over the temperature, with its range over seeds"),
+        ("ablation", "validation BLEU of ERAC over smoothing and target rate, as a heat map"),
+    ):
+        kind(name, about).add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help="as of `seqcredit table`")
+    drawn = kind("curves", "what runs have logged, over updates")
+    drawn.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    drawn = kind("credit", "what every token of a prediction is worth, as a heat map")
+    drawn.add_argument("run_folder", metavar="RUN", type=Path)
+    drawn.add_argument("--sentence", type=int, required=True, metavar="N", help="counted from 1")
+    drawn.add_argument("--critic", type=Path, metavar="RUN", help="whose critic judges (default: the run's own)")
+    drawn.add_argument("--split", default="test")
 
 
 def _prepare_options(made: argparse.ArgumentParser) -> None:
@@ -470,6 +506,81 @@ def results(options: argparse.Namespace) -> int:
     from seqcredit.reporting.results import table
 
     print(table(options.folder), end="")
+    return 0
+
+
+def table(options: argparse.Namespace) -> int:
+    """`seqcredit table`."""
+    from seqcredit.reporting import cells, tables
+    from seqcredit.training.start import open_data
+
+    found = cells.read(options.cells)
+    if options.layout != "plain":
+        if options.data or options.baseline:
+            raise UserError("--data and --baseline are for --layout plain. See 'seqcredit table --help'.")
+        made = tables.LAYOUTS[options.layout](found)
+    else:
+        prepared = open_data(options.data, found[0].figures.get("vocabularies")) if options.data else None
+        made = tables.plain(found, options.baseline, prepared)
+    print(tables.FORMATS[options.format](made), end="")
+    if options.format == "csv":
+        for note in made.notes:
+            print(note, file=sys.stderr)
+    return 0
+
+
+def plot(options: argparse.Namespace) -> int:
+    """`seqcredit plot`."""
+    from seqcredit.reporting import cells, logs, plots, sentence, tables
+    from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data
+
+    plots.check(options.out)
+    if options.kind == "tau":
+        plots.tau(cells.read(options.cells), options.out)
+    elif options.kind == "ablation":
+        plots.ablation(tables.ablation_grid(cells.read(options.cells)), options.out)
+    elif options.kind == "curves":
+        runs = [Run.open(folder) for folder in options.run_folders]
+        names = logs.labels([run.folder for run in runs])
+        plots.curves({name: logs.history(run) for name, run in zip(names, runs, strict=True)}, options.out)
+    else:
+        run = Run.open(options.run_folder)
+        judge = Run.open(options.critic) if options.critic else None
+        prepared = open_data(run.data, run.about["vocabularies"])
+        plots.credit(sentence.credit_of(run, prepared, options.split, options.sentence, judge), options.out)
+    print(f"written to {options.out}")
+    return 0
+
+
+def watch(options: argparse.Namespace) -> int:
+    """`seqcredit watch`: until all runs are done, or Ctrl-C."""
+    import time
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from seqcredit.reporting import watching
+
+    if not options.every > 0:
+        raise UserError(f"--every {options.every:g}: give seconds above 0.")
+
+    def look() -> list[watching.State]:
+        found = watching.states(options.run_folders)
+        if options.html:
+            watching.write_page(options.html, found, options.every)
+        return found
+
+    console, found = Console(highlight=False), look()
+    if options.once or all(state.done for state in found):
+        console.print(watching.screen(found, console.width))
+        return 0
+    shown = watching.screen(found, console.width)
+    with contextlib.suppress(KeyboardInterrupt), Live(shown, console=console, auto_refresh=False) as live:
+        while not all(state.done for state in found):
+            time.sleep(options.every)
+            found = look()
+            live.update(watching.screen(found, console.width), refresh=True)
     return 0
 
 

@@ -4,10 +4,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from reporting.cellar import make_data, train
 from seqcredit.data.phrases import phrases
+from seqcredit.data.prepared import Prepared
+from seqcredit.training.runs import Run
 
 RECIPE = """
 name = "tiny"
@@ -52,3 +56,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Done]) -
         assert done.returncode == 0, done.stderr
         assert "test BLEU" in done.stdout
     return place
+
+
+class Tiny(NamedTuple):
+    """Made-up data, a run of MLE, critic and ERAC that is done, and one that was stopped in its third phase."""
+
+    prepared: Prepared
+    done: Run
+    stopped: Run
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    place = tmp_path_factory.mktemp("tiny")
+    prepared = make_data(place / "data")
+    return Tiny(prepared, train(place / "done", prepared), train(place / "stopped", prepared, 2, 47))

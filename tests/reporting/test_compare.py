@@ -1,7 +1,11 @@
+import random
+
+import numpy as np
 import pytest
+import sacrebleu
 
 from seqcredit.errors import UserError
-from seqcredit.reporting.compare import differences, paired_bootstrap
+from seqcredit.reporting.compare import bootstrap_over_seeds, differences, paired_bootstrap
 
 REFERENCES = [[f"word{i} is number {i} of the list".split()] for i in range(60)]
 GOOD = [group[0] for group in REFERENCES]
@@ -30,3 +34,37 @@ def test_the_sentences_that_differ_most_come_first() -> None:
 def test_different_sizes_are_refused() -> None:
     with pytest.raises(UserError, match="60 and 59 hypotheses for 60 references"):
         paired_bootstrap(GOOD, GOOD[:-1], REFERENCES)
+
+
+def spoilt(share: float, seed: int) -> list[list[str]]:
+    chance = random.Random(seed)
+    return [["xx" if chance.random() < share else word for word in words] for words in GOOD]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.19, 0.18, 0.1])
+def test_with_one_run_each_it_is_sacrebleu(share: float) -> None:
+    ours = bootstrap_over_seeds([spoilt(0.2, 1)], [spoilt(share, 2)], REFERENCES)
+    theirs = paired_bootstrap(spoilt(0.2, 1), spoilt(share, 2), REFERENCES)
+    assert ours.p == theirs.p
+    assert ours.signature == theirs.signature
+    assert (ours.baseline, ours.system) == pytest.approx((theirs.baseline, theirs.system), rel=1e-6)
+
+
+def test_several_runs_share_the_draws_and_their_means_are_compared() -> None:
+    """The same by hand: lists of sentences drawn anew, and sacreBLEU of each."""
+    groups = [[spoilt(0.2, seed) for seed in (1, 2)], [spoilt(0.18, seed) for seed in (3, 4, 5)]]
+    draws = np.random.default_rng(12345).choice(60, size=(40, 60), replace=True)
+
+    def mean(group: list[list[list[str]]], chosen: list[int]) -> float:
+        wanted = [" ".join(GOOD[i]) for i in chosen]
+        lines = [[" ".join(run[i]) for i in chosen] for run in group]
+        return float(np.mean([sacrebleu.corpus_bleu(r, [wanted], tokenize="none", force=True).score for r in lines]))
+
+    changes = np.array([abs(mean(groups[1], list(row)) - mean(groups[0], list(row))) for row in draws])
+    first, second = (mean(group, list(range(60))) for group in groups)
+    p = (np.sum(changes - changes.mean() > abs(second - first)) + 1) / 41
+    found = bootstrap_over_seeds(*groups, REFERENCES, samples=40)
+    assert (found.baseline, found.system) == pytest.approx((first, second), rel=1e-6)
+    assert 1 / 41 < p < 1
+    assert found.p == pytest.approx(p)
+    assert bootstrap_over_seeds(groups[0], groups[0], REFERENCES, samples=40).p == 1

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from seqcredit import config
 from seqcredit.cli import parser
+from seqcredit.data.storage import checksum
 
 pytestmark = pytest.mark.slow
 
@@ -24,6 +26,8 @@ def test_a_cell_has_the_figures_the_command_and_the_significance(folder: Path, r
     words = shlex.split(cell["command"])
     assert words[:2] == ["seqcredit", "train"]
     assert words[words.index("--seed") + 1] == "2"
+    assert config.parse(cell["settings"], "cell") == config.load(folder / "recipe.toml", ["seed=2"])
+    assert cell["data"]["checksum"] == checksum(folder / "data" / "manifest.json")
     assert cell["data"]["examples"] == {"train": 300, "valid": 20, "test": 25}
     other = json.loads((folder / "run1" / "result.json").read_text())
     assert cell["against"]["run1"]["bleu"] == pytest.approx(other["bleu"], abs=1e-3)

@@ -3,10 +3,16 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seqcredit.errors import UserError
 from seqcredit.rewards.corpus import streams
 
 Words = Sequence[str]
+Scores = NDArray[np.float64]
+
+SEED = 12345  # sacreBLEU's
 
 
 class Significance(NamedTuple):
@@ -41,6 +47,55 @@ def paired_bootstrap(
     first, second = (result for result in scores["BLEU"] if not isinstance(result, str))
     p = 1.0 if named[0][1] == named[1][1] else second.p_value or 0.0  # sacreBLEU calls equal systems significant
     return Significance(first.score, second.score, p, str(signatures["BLEU"]))
+
+
+def bootstrap_over_seeds(
+    baselines: Sequence[Sequence[Words]],
+    systems: Sequence[Sequence[Words]],
+    references: Sequence[Sequence[Words]],
+    samples: int = 1000,
+) -> Significance:
+    """The same for the mean BLEU of several runs: sentences are drawn anew, and every run of both groups gets the draw.
+
+    With one run on either side it is `paired_bootstrap`.
+    """
+    first, second = ([resampled(one, references, samples) for one in group] for group in (baselines, systems))
+    return of_means(first, second, references)
+
+
+def resampled(hypotheses: Sequence[Words], references: Sequence[Sequence[Words]], samples: int = 1000) -> Scores:
+    """BLEU of the corpus, then of as many sentences drawn from it, again and again; all runs get the same draws."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    _same_size(hypotheses, hypotheses, references)
+    metric = BLEU(tokenize="none", force=True, effective_order=True)
+    found = [
+        metric.sentence_score(" ".join(words), [" ".join(reference) for reference in group])
+        for words, group in zip(hypotheses, references, strict=True)
+    ]
+    counts = np.array([[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in found])
+    drawn = np.random.default_rng(SEED).choice(len(found), size=(samples, len(found)), replace=True)
+    times = np.stack([np.ones(len(found)), *(np.bincount(row, minlength=len(found)) for row in drawn)])
+    sums = (times @ counts).astype("float32")  # whole numbers, in sacreBLEU's precision
+    return np.array([BLEU.compute_bleu(row[:4], row[4:8], int(row[8]), int(row[9]), "exp").score for row in sums])
+
+
+def of_means(
+    baselines: Sequence[Scores], systems: Sequence[Scores], references: Sequence[Sequence[Words]]
+) -> Significance:
+    """Significance of a difference of means over runs, each of which was resampled in the same way."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    first, second = np.mean(baselines, 0), np.mean(systems, 0)
+    changes = np.abs(second - first)
+    chance = int((changes[1:] - changes[1:].mean() > changes[0]).sum())
+    p = (chance + 1) / len(changes) if changes.any() else 1.0
+    metric = BLEU(tokenize="none", force=True)
+    metric.corpus_score([""] * len(references), streams(references))  # type: ignore[arg-type]
+    signature = metric.get_signature()
+    signature.update("seed", str(SEED))
+    signature.update("bs", len(changes) - 1)
+    return Significance(float(first[0]), float(second[0]), p, str(signature))
 
 
 def differences(

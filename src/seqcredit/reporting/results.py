@@ -2,10 +2,12 @@
 
 import gzip
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.reporting.compare import paired_bootstrap
@@ -32,8 +34,10 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str,
     return {
         **json.loads(path.read_text()),
         "command": run.about["command"],
+        "settings": tomllib.loads(config.resolved(run.recipe)),
         "data": {
             "name": prepared.folder.name,
+            "checksum": prepared.checksum,
             "vocabulary": [manifest.source_vocabulary, manifest.target_vocabulary],
             "examples": {name: counts.examples for name, counts in manifest.splits.items()},
         },

@@ -1,0 +1,128 @@
+"""Cells to make tables and figures from: real files as `seqcredit record` writes them, of made-up hypotheses."""
+
+import contextlib
+import gzip
+import json
+import random
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sacrebleu
+
+from seqcredit import config
+from seqcredit.data.phrases import phrases
+from seqcredit.data.prepare import prepare
+from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.training.runs import Run
+from seqcredit.training.trainer import StoppedError, Trainer
+
+TINY = """
+name = "tiny"
+beam = 2
+longest_output = 15
+[actor]
+embedding = 32
+hidden = 32
+[critic]
+embedding = 32
+hidden = 32
+[[phase]]
+objective = "mle"
+optimizer = "adam"
+learning_rate = 0.03
+batch_size = 10
+epochs = 6
+[[phase]]
+objective = "critic"
+optimizer = "adam"
+learning_rate = 0.01
+batch_size = 10
+epochs = 1
+tau = 0.05
+[[phase]]
+objective = "actor_critic"
+optimizer = "adam"
+learning_rate = 0.001
+batch_size = 10
+epochs = 2
+tau = 0.05
+"""
+ROOT = Path(__file__).parents[2]
+ERAC, MLE = (ROOT / "recipes" / "tatoeba" / f"{name}.toml" for name in ("erac", "mle"))
+
+
+def make_data(folder: Path, test: int = 40) -> Prepared:
+    sizes = {"train": 60, "valid": 20, "test": test}
+    prepare({name: phrases(name, size) for name, size in sizes.items()}, folder, PrepareOptions(tokenized=True))
+    return Prepared.open(folder)
+
+
+def references(prepared: Prepared) -> list[list[str]]:
+    return [group[0] for group in prepared.split("test").reference_texts()]
+
+
+def spoilt(prepared: Prepared, share: float, seed: int) -> list[list[str]]:
+    """The references with some of their words replaced."""
+    chance = random.Random(seed)
+    return [["xx" if chance.random() < share else word for word in words] for words in references(prepared)]
+
+
+def bleu(hypotheses: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:
+    """By sacreBLEU itself."""
+    lines, streams = ([" ".join(words) for words in side] for side in (hypotheses, wanted))
+    return sacrebleu.corpus_bleu(lines, [streams], tokenize="none", force=True).score
+
+
+def write_cell(
+    path: Path,
+    prepared: Prepared,
+    recipe: str,
+    hypotheses: Sequence[Sequence[str]],
+    seed: int,
+    overrides: Sequence[str] = (),
+    toml: Path = ERAC,
+    **figures: Any,
+) -> float:
+    """A cell and its hypotheses; its BLEU."""
+    settings: Mapping[str, Any] = tomllib.loads(config.resolved(config.load(toml, overrides)))
+    score = bleu(hypotheses, references(prepared))
+    cell = {
+        "recipe": recipe,
+        "seed": seed,
+        "split": "test",
+        "bleu": round(score, 4),
+        "bleu_signature": "nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:2.6.0",
+        "sentences": len(hypotheses),
+        "diverged": [],
+        "validation": {"actor_critic": score + 1},
+        "vocabularies": prepared.checksums,
+        "settings": settings,
+        "data": {"name": "phrases", "checksum": prepared.checksum, "examples": {"test": len(hypotheses)}},
+        "against": {},
+        **figures,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(cell))
+    text = "".join(" ".join(words) + "\n" for words in hypotheses)
+    path.with_suffix(".txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    return score
+
+
+def train(folder: Path, prepared: Prepared, seed: int = 1, updates: int | None = None) -> Run:
+    """A real run of three phases, 54 updates in all; it may be stopped before it is done."""
+    recipe = config.parse({**tomllib.loads(TINY), "seed": seed}, "tiny")
+    run = Run.create(folder, TINY, recipe, prepared.folder, prepared.checksums)
+    trainer = Trainer(run, prepared, lambda _: None, log_every=2)
+    if updates is not None:
+        report, count = trainer._report, iter(range(1, updates + 1))
+
+        def counted(batches: int) -> None:
+            report(batches)
+            trainer.stop = next(count) == updates
+
+        trainer._report = counted  # type: ignore[method-assign]
+    with contextlib.suppress(StoppedError):
+        trainer.train()
+    return run

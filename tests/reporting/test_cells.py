@@ -1,0 +1,99 @@
+"""Cells are found wherever they are, and only those that belong together stand together."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reporting.cellar import ROOT, make_data, references, spoilt, write_cell
+from seqcredit import config
+from seqcredit.data.prepared import Prepared
+from seqcredit.errors import UserError
+from seqcredit.reporting import cells
+from seqcredit.reporting.evaluate import write_hypotheses
+from seqcredit.training.runs import Run
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return make_data(tmp_path_factory.mktemp("cells") / "data")
+
+
+def make_run(folder: Path, prepared: Prepared, name: str, seed: int) -> Run:
+    recipe = config.Recipe(name, (config.Mle("mle", 0.1),), seed=seed)
+    return Run.create(folder, "", recipe, prepared.folder, prepared.checksums)
+
+
+def test_files_runs_and_folders_of_both(prepared: Prepared, tmp_path: Path) -> None:
+    write_cell(tmp_path / "all" / "erac-tau-0.04-3.json", prepared, "ERAC", spoilt(prepared, 0.1, 1), 3)
+    make_run(tmp_path / "all" / "mle-1", prepared, "MLE", 1)
+    done = make_run(tmp_path / "all" / "elsewhere", prepared, "MLE", 2)
+    write_hypotheses(done, "test", references(prepared))
+    (done.folder / "result.json").write_text(json.dumps({"recipe": "MLE", "seed": 2, "bleu": 100.0}))
+    found = {cell.name + str(cell.seed): cell for cell in cells.read([tmp_path / "all", tmp_path / "all" / "mle-1"])}
+    assert set(found) == {"erac-tau-0.043", "mle1", "MLE2"}
+    assert (found["mle1"].bleu, found["MLE2"].bleu) == (None, 100.0)
+    assert found["MLE2"].hypotheses() == references(prepared)
+    assert found["erac-tau-0.043"].hypotheses() == spoilt(prepared, 0.1, 1)
+
+
+def test_settings_come_from_the_command_of_an_older_cell() -> None:
+    (cell,) = cells.read([ROOT / "results" / "tatoeba" / "erac-1.json"])
+    assert cell.actor_critic is not None
+    assert (cell.actor_critic.tau, cell.actor_critic.epochs) == (0.02, 4)
+    assert cell.validation == pytest.approx(49.7784, abs=1e-4)
+    (cell,) = cells.read([ROOT / "results" / "tatoeba" / "mle-1.json"])
+    assert cell.actor_critic is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "There is no cell"), ("{", "cannot be read as JSON"), ('{"bleu": 3}', "is not a cell")],
+)
+def test_what_is_not_a_cell(text: str | None, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "cell.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=said):
+        cells.read([path])
+    with pytest.raises(UserError):
+        cells.read([tmp_path])
+
+
+def test_settings_that_nobody_knows(prepared: Prepared, tmp_path: Path) -> None:
+    path = tmp_path / "erac-1.json"
+    write_cell(path, prepared, "ERAC", references(prepared), 1)
+    kept = json.loads(path.read_text())
+    del kept["settings"]
+    path.write_text(json.dumps({**kept, "command": "seqcredit train gone/recipe.toml"}))
+    with pytest.raises(UserError, match=r"there is no recipe gone/recipe\.toml"):
+        _ = cells.read([path])[0].settings
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"vocabularies": {"source": "a", "target": "b"}}, "vocabularies"),
+        ({"bleu_signature": "nrefs:3"}, "metric signatures"),
+        ({"split": "valid"}, "splits"),
+        ({"data": {"checksum": "other"}}, "data"),
+        ({"data": {"examples": {"test": 7}}}, "numbers of examples"),
+        ({"sentences": 3}, "numbers of sentences"),
+    ],
+)
+def test_different_data_are_not_mixed(change: dict, said: str, prepared: Prepared, tmp_path: Path) -> None:
+    for seed, figures in ((1, {}), (2, change)):
+        write_cell(tmp_path / f"mle-{seed}.json", prepared, "MLE", references(prepared), seed, **figures)
+    with pytest.raises(UserError, match=f"mle-1.json and .*mle-2.json do not belong together: their {said} differ"):
+        cells.check_alike(cells.read([tmp_path]))
+
+
+def test_actor_critic_phases_that_differ_in_more_than_they_should(prepared: Prepared, tmp_path: Path) -> None:
+    for seed, overrides in ((1, []), (2, ["phase.3.smoothing=0", "phase.3.epochs=2"]), (3, ["phase.3.mle_weight=0.3"])):
+        write_cell(tmp_path / f"e-{seed}.json", prepared, "ERAC", references(prepared), seed, overrides)
+    one, two, three = cells.read([tmp_path])
+    cells.check_settings([one, two], ("smoothing",))
+    with pytest.raises(UserError, match=r"smoothing = .* differ in tau alone"):
+        cells.check_settings([one, two], ("tau",))
+    with pytest.raises(UserError, match=r"mle_weight = 0\.1 .* has 0\.3"):
+        cells.check_settings([one, three], ("smoothing",))

@@ -1,0 +1,250 @@
+"""Tables say what was measured: every figure is computed once more by numpy or sacreBLEU."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reporting.cellar import ROOT, bleu, make_data, references, spoilt, write_cell
+from seqcredit import config
+from seqcredit.cli import main
+from seqcredit.data.prepared import Prepared
+from seqcredit.errors import UserError
+from seqcredit.reporting import cells, tables
+from seqcredit.reporting.compare import paired_bootstrap
+from seqcredit.reporting.tables import Table
+from seqcredit.training.runs import Run
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return make_data(tmp_path_factory.mktemp("tables") / "data")
+
+
+@pytest.fixture(scope="module")
+def folder(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLE with seeds 1 to 3, ERAC with 1 and 2 and a diverged 4, nothing else."""
+    place = tmp_path_factory.mktemp("tables") / "results"
+    for seed in (1, 2, 3):
+        write_cell(place / f"mle-{seed}.json", prepared, "MLE", spoilt(prepared, 0.2, seed), seed)
+    for seed, lost in ((1, []), (2, []), (4, ["actor_critic"])):
+        said = spoilt(prepared, 0.9 if lost else 0.1, 10 + seed)
+        write_cell(place / f"erac-{seed}.json", prepared, "ERAC", said, seed, diverged=lost)
+    return place
+
+
+def command(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[str, str]:
+    with pytest.raises(SystemExit) as done:
+        main(["table", *map(str, words)])
+    out, err = capsys.readouterr()
+    assert (done.value.code == 0) == (not err.startswith("seqcredit: ")), err
+    return out, err
+
+
+def rows(text: str) -> dict[str, dict[str, str]]:
+    return {row["recipe"]: row for row in csv.DictReader(io.StringIO(text))}
+
+
+def test_recipes_by_seeds(folder: Path, prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = command(capsys, folder, "--format", "csv")
+    found, wanted = rows(out), references(prepared)
+    mle = [bleu(spoilt(prepared, 0.2, seed), wanted) for seed in (1, 2, 3)]
+    erac = [bleu(spoilt(prepared, 0.1, 10 + seed), wanted) for seed in (1, 2)]
+    assert list(found) == ["MLE", "ERAC"]
+    for row, scores in ((found["MLE"], mle), (found["ERAC"], erac)):
+        figures = [np.mean(scores), np.std(scores, ddof=1), np.min(scores), np.max(scores)]
+        assert row["n"] == str(len(scores))
+        assert [float(row[key]) for key in ("mean", "sd", "min", "max")] == pytest.approx(figures, abs=0.0051)
+    assert (found["MLE"]["seed 4"], found["ERAC"]["seed 3"]) == ("-", "-")
+    lost = bleu(spoilt(prepared, 0.9, 14), wanted)
+    assert found["ERAC"]["seed 4"] == f"{lost:.2f}†"
+    assert (found["MLE"]["diverged"], found["ERAC"]["diverged"]) == ("0", "1")
+    assert float(found["ERAC"]["to MLE"]) == pytest.approx(np.mean(erac) - np.mean(mle), abs=0.0051)
+    assert found["ERAC"]["to MLE"].startswith("+")
+    assert found["ERAC"]["p"] == found["MLE"]["to MLE"] == ""
+    assert "p is blank where the cells have not kept it: --data" in err
+    assert "† diverged and left out" in err
+    assert "erac-4.json, actor_critic" in err
+
+
+def test_one_seed_is_judged_as_by_sacrebleu(folder: Path, prepared: Prepared, capsys, tmp_path: Path) -> None:
+    near = spoilt(prepared, 0.19, 1)
+    write_cell(tmp_path / "near-1.json", prepared, "near", near, 1)
+    out, err = command(capsys, folder / "mle-1.json", tmp_path, "--data", prepared.folder, "--format", "csv")
+    expected = paired_bootstrap(spoilt(prepared, 0.2, 1), near, [[words] for words in references(prepared)])
+    assert 0.002 < expected.p < 1
+    assert rows(out)["near"]["p"] == f"{expected.p:.3f}"
+    assert expected.signature in err
+
+
+def test_several_seeds_are_judged_together(folder: Path, prepared: Prepared, capsys) -> None:
+    out, _ = command(capsys, folder, "--data", prepared.folder, "--format", "csv")
+    assert rows(out)["ERAC"]["p"] == "0.001"
+
+
+def test_kept_significance_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    out, _ = command(capsys, ROOT / "results" / "tatoeba", "--format", "csv")
+    found = rows(out)
+    for name, file in (("AC", "ac-1"), ("ERAC", "erac-1"), ("ERAC (erac-tau-0.04)", "erac-tau-0.04-1")):
+        cell = json.loads((ROOT / "results" / "tatoeba" / f"{file}.json").read_text())
+        other = cell["against"]["tatoeba-mle"]
+        assert found[name]["p"] == f"{other['p']:.3f}"
+        assert found[name]["to MLE"] == f"{cell['bleu'] - other['bleu']:+.2f}"
+    out, _ = command(capsys, ROOT / "results" / "tatoeba", "--format", "csv", "--baseline", "mle-continued")
+    assert rows(out)["AC"]["p"] == "0.003"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([ROOT / "results"], "do not belong together"),
+        ([ROOT / "results" / "tatoeba", "--baseline", "none"], "there is none among the rows"),
+        ([ROOT / "results" / "tatoeba", "--layout", "entropy"], "both are ERAC with seed 1"),
+        ([ROOT / "results" / "tatoeba", "--layout", "ablation"], "has tau = 0.02 and"),
+        ([ROOT / "results" / "tatoeba" / "mle-1.json", "--layout", "ablation"], "no cell of ERAC"),
+        ([ROOT / "results" / "tatoeba", "--layout", "table1", "--baseline", "AC"], "are for --layout plain"),
+        ([ROOT / "nowhere"], "There is no cell"),
+    ],
+)
+def test_what_cannot_be_made_is_said_in_a_sentence(words: list[object], said: str, capsys) -> None:
+    _, err = command(capsys, *words)
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_references_of_other_data_are_refused(folder: Path, prepared: Prepared, tmp_path: Path, capsys) -> None:
+    other = make_data(tmp_path / "other", test=30)
+    _, err = command(capsys, folder, "--data", other.folder)
+    assert "has 40 hypotheses for 30 references" in err
+    path = tmp_path / "mle-1.json"
+    write_cell(path, prepared, "MLE", spoilt(prepared, 0.2, 1), 1)
+    path.write_text(path.read_text().replace('"bleu": ', '"bleu": 9'))
+    _, err = command(capsys, path, folder / "erac-1.json", "--data", prepared.folder)
+    assert "by the references of --data, but the cell says 9" in err
+
+
+def test_an_unfinished_run_is_missing(folder: Path, prepared: Prepared, tmp_path: Path, capsys) -> None:
+    recipe = config.Recipe("AC", (config.Mle("mle", 0.1),), seed=2)
+    Run.create(tmp_path / "ac-2", "", recipe, prepared.folder, prepared.checksums)
+    out, err = command(capsys, folder, tmp_path / "ac-2", "--format", "csv", "--data", prepared.folder)
+    row = rows(out)["AC"]
+    assert {key: row[key] for key in ("seed 2", "n", "mean", "sd", "min", "to MLE", "p")} == {
+        "seed 2": "-", "n": "0", "mean": "-", "sd": "-", "min": "-", "to MLE": "-", "p": ""
+    }  # fmt: skip
+    assert f"Not finished: {tmp_path / 'ac-2'}." in err
+
+
+# Formats
+
+NASTY = [r"50 % & a_b #1 {x} \y ~^$", 'comma, "quote"', "a|b\nc", "*x* `y` <z>"]
+TABLE = Table(["name", "b"], [[text, "1.00 ± 0.20†"] for text in NASTY], ["5 % | of_it"], {(1, 1)}, {2})
+
+
+def test_csv_reads_back() -> None:
+    assert list(csv.reader(io.StringIO(tables.csv_text(TABLE)))) == [TABLE.header, *TABLE.rows]
+
+
+def test_latex_reads_back() -> None:
+    text = tables.latex(TABLE)
+    body = text.split("\\midrule\n", 1)[1].split("\\bottomrule")[0].replace("\\midrule\n", "")
+    found = [re.split(r"(?<!\\) & ", line.removesuffix(r" \\")) for line in body.splitlines()]
+    words = {"textbackslash": "\\", "textasciitilde": "~", "textasciicircum": "^", "textless": "<"}
+    words |= {"textgreater": ">", "textbar": "|"}
+
+    def plain(latex: str) -> str:
+        latex = re.sub(r"\\textbf\{(.*)\}", r"\1", latex).replace(r"$^\dagger$", "†").replace(r"$\pm$", "±")
+        return re.sub(r"\\(\w+)\{\}|\\([&%$#_{}])", lambda m: words[m[1]] if m[1] else m[2], latex)
+
+    assert [[plain(cell) for cell in row] for row in found] == [[c.replace("\n", " ") for c in r] for r in TABLE.rows]
+    assert found[1][1].startswith(r"\textbf{")
+    assert text.count(r"\midrule") == 2
+    assert r"\caption{5 \% \textbar{} of\_it}" in text
+    assert text.count("{") == text.count("}")
+
+
+def test_markdown_reads_back() -> None:
+    head, rule, *lines = tables.markdown(TABLE).split("\n\n")[0].splitlines()
+    assert (head, rule) == ("| name | b |", "|---|---|")
+    found = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    plain = [[re.sub(r"\\(.)", r"\1", re.sub(r"^\*\*(.*)\*\*$", r"\1", cell)) for cell in row] for row in found]
+    assert plain == [[c.replace("\n", " ") for c in r] for r in TABLE.rows]
+    assert found[1][1] == "**1.00 ± 0.20†**"
+    assert tables.markdown(TABLE).endswith("\n5 % | of\\_it\n")
+
+
+# The paper's tables
+
+
+def test_table_1_has_the_papers_figures_and_ours(prepared: Prepared, tmp_path: Path) -> None:
+    fed = ["actor.input_feeding=true"]
+    said = {(seed, share): spoilt(prepared, share, seed) for seed in (1, 2) for share in (0.1, 0.3)}
+    for seed in (1, 2):
+        write_cell(tmp_path / f"ac-{seed}.json", prepared, "AC", said[seed, 0.3], seed)
+        write_cell(tmp_path / f"erac-{seed}.json", prepared, "ERAC", said[seed, 0.1], seed)
+        write_cell(tmp_path / f"f-{seed}.json", prepared, "AC, input feeding", said[seed, 0.1], seed, fed)
+    pictures = {"source": "pictures of 9 features", "target": "x"}
+    write_cell(tmp_path / "c-1.json", prepared, "MLE", said[1, 0.1], 1, vocabularies=pictures, sentences=9)
+    table = tables.table1(cells.read([tmp_path]))
+    found = {(row[0], row[1]): row for row in table.rows}
+    assert len(table.rows) == 15
+    erac = [bleu(said[seed, 0.1], references(prepared)) for seed in (1, 2)]
+    mean = f"{np.mean(erac):.2f} ± {np.std(erac, ddof=1):.2f}"
+    theirs = ["28.30 ± 0.06", "28.25", "28.42"]
+    least, most = f"{min(erac):.2f}", f"{max(erac):.2f}"
+    assert found["MT, no input feeding", "ERAC"][2:] == ["2", mean, least, most, *theirs]
+    assert found["MT, input feeding", "AC"][2:4] == ["2", mean]
+    assert found["MT, input feeding", "ERAC"][2:] == ["0", "-", "-", "-", "29.31 ± 0.04", "29.26", "29.36"]
+    assert found["captioning", "MLE"][2:] == ["1", *[f"{erac[0]:.2f}"] * 3, "29.54 ± 0.21", "29.27", "29.89"]
+    assert (table.rows.index(found["MT, no input feeding", "ERAC"]), 3) in table.bold
+    assert (table.rows.index(found["MT, no input feeding", "AC"]), 3) not in table.bold
+    assert table.rules == {5, 10}
+
+
+def test_ablation_is_a_grid_of_validation(prepared: Prepared, tmp_path: Path) -> None:
+    wanted = {}
+    for number, (smoothing, rate) in enumerate([(0, 0.01), (0.001, 0.01), (0.001, 1)]):
+        for seed in (1, 2):
+            said = spoilt(prepared, 0.1 * (number + 1), seed)
+            change = [f"phase.3.smoothing={smoothing}", f"phase.3.target_rate={rate}"]
+            lost = ["actor_critic"] if (number, seed) == (0, 2) else []
+            path = tmp_path / f"g{number}-{seed}.json"
+            wanted[number, seed] = 1 + write_cell(path, prepared, "ERAC", said, seed, change, diverged=lost)
+    write_cell(tmp_path / "ac-1.json", prepared, "AC", said, 1, ["phase.3.tau=0"])
+    table = tables.ablation(cells.read([tmp_path]))
+    assert table.header == ["lambda_var", "of", "beta 0.001", "beta 0.01", "beta 0.1", "beta 1"]
+    both = [[wanted[n, 1], wanted[n, 2]] for n in (1, 2)]
+    texts = [f"{np.mean(pair):.2f} ± {np.std(pair, ddof=1):.2f}" for pair in both]
+    assert table.rows == [
+        ["0", "ours", "-", f"{wanted[0, 1]:.2f}†", "-", "-"],
+        ["0", "paper", "27.91", "26.27†", "28.88", "27.38†"],
+        ["0.001", "ours", "-", texts[0], "-", texts[1]],
+        ["0.001", "paper", "29.41", "29.26", "29.32", "27.44"],
+    ]
+    assert table.bold == {(0, 3)}
+
+
+def test_future_entropy(prepared: Prepared, tmp_path: Path) -> None:
+    scores = {
+        name: write_cell(tmp_path / f"{n}-1.json", prepared, name, spoilt(prepared, share, 1), 1)
+        for n, (name, share) in enumerate((("ERAC", 0.3), ("ERAC without future entropy", 0.1), ("MLE", 0.0)))
+    }
+    table = tables.entropy(cells.read([tmp_path]))
+    one, two = (f"{scores[name]:.2f}" for name in ("ERAC", "ERAC without future entropy"))
+    assert table.rows == [
+        ["ERAC", "1", one, one, "28.30 ± 0.06", "28.42"],
+        ["ERAC without future entropy", "1", two, two, "28.06 ± 0.05", "28.11"],
+        ["AC", "0", "-", "-", "28.04 ± 0.05", "28.10"],
+    ]
+    assert (1, 2) in table.bold
+
+
+def test_a_baseline_that_two_rows_could_be(prepared: Prepared, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_cell(tmp_path / f"{name}-1.json", prepared, "MLE", references(prepared), 1)
+    with pytest.raises(UserError, match="there are 2 among the rows a, b"):
+        tables.plain(cells.read([tmp_path]))
+    assert tables.plain(cells.read([tmp_path]), "b").rows[0][0] == "MLE (b)"
