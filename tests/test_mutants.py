@@ -10,8 +10,11 @@ import mutants
 
 
 @pytest.mark.slow
-def test_every_mutant_is_caught() -> None:
-    done = subprocess.run([sys.executable, mutants.__file__], capture_output=True, text=True, check=False)
+def test_mutants_are_caught() -> None:
+    """Every fourth; `make mutants` tries them all."""
+    done = subprocess.run(
+        [sys.executable, mutants.__file__, "--every", "4"], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, "\n".join(line for line in done.stdout.splitlines() if not line.startswith("caught"))
 
 
