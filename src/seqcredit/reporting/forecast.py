@@ -80,14 +80,14 @@ class Rates:
         measured = sum(pace.measured for pace in found)
         return sum(pace.seconds for pace in found) / measured if measured else None
 
-    def expected(self, recipe: Path, phase: config.Phase) -> float | None:
+    def expected(self, recipe: Path, phase: config.Phase) -> int | None:
         """Updates of a phase: as many as like runs had, otherwise as many as there can be at the most."""
         finished = [pace.updates for pace in self.known.get((recipe, phase.name), {}).values() if pace.finished]
         an_epoch = self.updates_an_epoch(phase)
         most = None if an_epoch is None else phase.epochs * an_epoch
         if not finished:
             return most
-        mean = statistics.mean(finished)
+        mean = round(statistics.mean(finished))
         return mean if most is None else min(mean, most)
 
     def standing(self, recipe: Path, phases: Sequence[config.Phase], entries: Sequence[Entry]) -> Standing:
@@ -124,4 +124,4 @@ def total(lefts: Iterable[float | None]) -> tuple[float, int]:
     """The known ones summed, and how many are not known."""
     found = list(lefts)
     known = [left for left in found if left is not None]
-    return sum(known), len(found) - len(known)
+    return sum(known, 0.0), len(found) - len(known)

@@ -134,6 +134,7 @@ def _cells(kind: str, entry: Table, seeds: Any, where: str) -> Iterator[Cell]:
     until, minutes = entry.get("until"), entry.get("minutes")
     if minutes is not None and not (type(minutes) in (int, float) and 0 < minutes < float("inf")):
         raise UserError(f"{where}: minutes is {minutes!r}, but it must be a number above 0.")
+    guess = None if minutes is None else float(minutes)
     against = _texts(entry.get("against", []), "against", where)
     for source, (label, overrides), seed in itertools.product(sources, combinations, seeds):
         try:
@@ -142,7 +143,7 @@ def _cells(kind: str, entry: Table, seeds: Any, where: str) -> Iterator[Cell]:
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         start = f"-{Path(source).name}" if source and len(sources) > 1 else ""
-        yield Cell(f"{name}{start}{label}", seed, path, recipe, overrides, until, source, against, minutes)
+        yield Cell(f"{name}{start}{label}", seed, path, recipe, overrides, until, source, against, guess)
 
 
 def _combinations(wanted: Any, kind: str, where: str) -> Iterator[tuple[str, tuple[str, ...]]]:

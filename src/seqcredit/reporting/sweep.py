@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -105,15 +106,13 @@ def missing(plan: Plan) -> list[str]:
     return [name for name in plan.cells if name in wanted]
 
 
-def check_beginnings(plan: Plan) -> None:
-    """A folder that is neither a run nor a beginning of one is somebody's: it stays, and the sweep does not start."""
-    for name in plan.cells:
-        folder = plan.run(name)
-        if folder.exists() and not begun(folder) and not trained(plan, name):
-            log = folder / "log.jsonl"
-            foreign = {path.name for path in folder.iterdir()} - BEGINNING if folder.is_dir() else {name}
-            if foreign or (log.exists() and log.stat().st_size):
-                raise UserError(f"{folder} is in the way: it is not a run that can be resumed; move it elsewhere.")
+def in_the_way(plan: Plan, cell: Cell) -> bool:
+    """Whether a cell's folder is neither a run nor the mere beginning of one: then it is somebody's, and stays."""
+    folder = plan.run(cell.id)
+    if not folder.exists() or begun(folder) or trained(plan, cell.id):
+        return False
+    foreign = {path.name for path in folder.iterdir()} - BEGINNING if folder.is_dir() else {folder.name}
+    return bool(foreign) or bool(read_log(folder / "log.jsonl"))
 
 
 def next_step(plan: Plan, cell: Cell) -> str | None:
@@ -229,7 +228,7 @@ class Sweep:
     `say` gets every line that stays; `show`, where there is a terminal, the grid.
     """
 
-    def __init__(self, plan: Plan, machine: Machine, say: Say, show: Callable[[Table], None] | None = None) -> None:
+    def __init__(self, plan: Plan, machine: Machine, say: Say, show: Callable[[Group], None] | None = None) -> None:
         self.plan, self.machine, self.say, self.show = plan, machine, say, show
         self.todo = missing(plan)
         self.forecast = Forecast(plan)
@@ -260,7 +259,10 @@ class Sweep:
 
     def _check(self) -> None:
         """What would stop every cell stops the sweep."""
-        check_beginnings(self.plan)
+        for cell in self.plan.cells.values():
+            if in_the_way(self.plan, cell):
+                folder = self.plan.run(cell.id)
+                raise UserError(f"{folder} is in the way: it is not a run that can be resumed; move it elsewhere.")
         if self.todo:
             splits = Prepared.open(self.plan.data).manifest.splits
             if "test" not in splits and any(self.plan.cells[name].records for name in self.todo):
@@ -311,7 +313,7 @@ class Sweep:
     def _spawn(self, cell: Cell, step: str, locks: list[int]) -> Job:
         """A process in a session of its own, so that Ctrl-C reaches it through this one alone."""
         run = self.plan.run(cell.id)
-        if step == "train":
+        if step == "train" and not in_the_way(self.plan, cell):
             shutil.rmtree(run, ignore_errors=True)  # a beginning that was killed before its first checkpoint
         command = words(self.plan, cell, step, self.machine)
         starts = f", from {cell.init_from}" if step == "train" and cell.init_from else ""
@@ -414,11 +416,16 @@ class Sweep:
         return counts + (f"; time left: {self.forecast.until_all(left, self.machine.jobs)}" if left else "")
 
 
-def grid(plan: Plan, states: Mapping[str, State], title: str) -> Table:
+def grid(plan: Plan, states: Mapping[str, State], title: str) -> Group:
     """A row a name, a column a seed."""
     seeds = sorted({cell.seed for cell in plan.cells.values()})
-    table = Table("cell", *(f"seed {seed}" for seed in seeds), caption=title, caption_justify="left")
+    table = Table("cell", *(f"seed {seed}" for seed in seeds))
     for name in dict.fromkeys(cell.name for cell in plan.cells.values()):
         found = [states.get(f"{name}-{seed}") for seed in seeds]
-        table.add_row(name, *(Text(str(state), COLOURS[state.kind]) if state else "" for state in found))
-    return table
+        table.add_row(name, *(_shown(state) if state else "" for state in found))
+    return Group(table, title)
+
+
+def _shown(state: State) -> Text:
+    """Why a cell failed stands above the grid."""
+    return Text(state.kind if state.kind == "failed" else str(state), COLOURS[state.kind])
