@@ -342,7 +342,7 @@ def children(parent: int) -> list[int]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -461,12 +461,12 @@ def test_a_cell_that_someone_else_trains_is_waited_for(whole: Path, tmp_path: Pa
             assert waiting.poll() is None
             assert not (place / "results" / "mle-1.json").exists()
             fcntl.flock(held, fcntl.LOCK_UN)
-            assert waiting.communicate(timeout=120)[0].splitlines() == [f"mle-1: done {bleu:.2f}", "4 done"]
+            assert waiting.communicate(timeout=300)[0].splitlines() == [f"mle-1: done {bleu:.2f}", "4 done"]
     assert results(place) == results(whole)
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_saves_and_goes_on(data: Path, tmp_path: Path) -> None:
+def test_an_interrupted_sweep_saves_itself(data: Path, tmp_path: Path) -> None:
     place = setup(tmp_path / "stopped", data)
     (place / "sweep.toml").write_text(
         TOP + '[[cell]]\nname = "long"\nrecipe = "mle.toml"\nset = ["phase.1.epochs=9999"]'
@@ -474,7 +474,7 @@ def test_an_interrupted_sweep_saves_and_goes_on(data: Path, tmp_path: Path) -> N
     started = process(place)
     until(lambda: half_done(place, "long-1"))
     started.send_signal(signal.SIGINT)
-    said, _ = started.communicate(timeout=60)
+    said, _ = started.communicate(timeout=300)
     assert started.returncode == 2
     assert said.splitlines()[-1] == "seqcredit: stopped and saved; give the same command again to go on."
     assert "stopped and saved" in (place / "runs" / "long-1.log").read_text()
