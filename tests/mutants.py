@@ -333,7 +333,7 @@ MUTANTS = [
     Mutant(SWEEP, 'return "resume" if begun(plan.run(cell.id)) else "train"', 'return "train"'),
     Mutant(SWEEP, "fcntl.LOCK_EX |", "fcntl.LOCK_SH |"),
     Mutant(SWEEP, '(not cell.records or (folder / "result.json").exists())', "True"),
-    Mutant(SWEEP, "return bool(foreign) or bool(read_log", "return bool(foreign) and bool(read_log"),
+    Mutant(SWEEP, "return bool(foreign) or bool(lines)", "return bool(foreign)"),
     Mutant(SWEEP, "needed = [*cell.against, *(", "needed = [*("),
     Mutant(SWEEP, "if c.records and not recorded(plan, c)] + shared", "if c.records and not recorded(plan, c)]"),
 ]

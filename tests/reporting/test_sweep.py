@@ -94,7 +94,7 @@ def process(place: Path, *options: str) -> "subprocess.Popen[str]":
 
 def finished(place: Path, *options: str) -> tuple[int, str]:
     with process(place, *options) as started:
-        said, _ = started.communicate(timeout=300)
+        said, _ = started.communicate(timeout=900)
     return started.returncode, said
 
 
@@ -342,7 +342,7 @@ def children(parent: int) -> list[int]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 900
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -392,7 +392,7 @@ def test_killed_and_given_again_the_results_are_the_same(
     second.kill()
     assert "mle-1: resume" in second.communicate()[0]
     pair = [process(place, "--jobs", "2") for _ in range(2)]
-    said = [one.communicate(timeout=300)[0] for one in pair]
+    said = [one.communicate(timeout=900)[0] for one in pair]
     assert [one.returncode for one in pair] == [0, 0], said
     assert all(lines.splitlines()[-1] == "4 done" for lines in said)
 
@@ -461,7 +461,7 @@ def test_a_cell_that_someone_else_trains_is_waited_for(whole: Path, tmp_path: Pa
             assert waiting.poll() is None
             assert not (place / "results" / "mle-1.json").exists()
             fcntl.flock(held, fcntl.LOCK_UN)
-            assert waiting.communicate(timeout=300)[0].splitlines() == [f"mle-1: done {bleu:.2f}", "4 done"]
+            assert waiting.communicate(timeout=900)[0].splitlines() == [f"mle-1: done {bleu:.2f}", "4 done"]
     assert results(place) == results(whole)
 
 
@@ -474,7 +474,7 @@ def test_an_interrupted_sweep_saves_itself(data: Path, tmp_path: Path) -> None:
     started = process(place)
     until(lambda: half_done(place, "long-1"))
     started.send_signal(signal.SIGINT)
-    said, _ = started.communicate(timeout=300)
+    said, _ = started.communicate(timeout=900)
     assert started.returncode == 2
     assert said.splitlines()[-1] == "seqcredit: stopped and saved; give the same command again to go on."
     assert "stopped and saved" in (place / "runs" / "long-1.log").read_text()

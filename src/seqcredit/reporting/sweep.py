@@ -109,10 +109,11 @@ def missing(plan: Plan) -> list[str]:
 def in_the_way(plan: Plan, cell: Cell) -> bool:
     """Whether a cell's folder is neither a run nor the mere beginning of one: then it is somebody's, and stays."""
     folder = plan.run(cell.id)
+    lines = read_log(folder / "log.jsonl")  # before the look at checkpoints: the first of them comes before any line
     if not folder.exists() or begun(folder) or trained(plan, cell.id):
         return False
     foreign = {path.name for path in folder.iterdir()} - BEGINNING if folder.is_dir() else {folder.name}
-    return bool(foreign) or bool(read_log(folder / "log.jsonl"))
+    return bool(foreign) or bool(lines)
 
 
 def next_step(plan: Plan, cell: Cell) -> str | None:
@@ -249,6 +250,9 @@ class Sweep:
                 self._pass_on()
                 self._report()
                 time.sleep(0.1)
+        except OSError as error:
+            where = f"{error.filename or self.plan.runs}: {error.strerror}"
+            raise UserError(f"{where}; what runs goes on; mend it and give the same command again.") from None
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -288,15 +292,17 @@ class Sweep:
     def _begin(self, cell: Cell, step: str | None) -> State:
         """Start a process for a cell if it has all it needs, its lock and a place."""
         for other in self._needs(cell, step):
-            if other in self.failed:
-                return self._fail(cell, f"it needs {other}, which failed")
             if not trained(self.plan, other):
+                if other in self.failed:
+                    return self._fail(cell, f"it needs {other}, which failed")
                 return State("waiting", f"for {other}")
         folder = self.plan.runs / LOCKS
         mine = lock(folder / f"{cell.id}.lock")
         if mine is None:
             return State("running", f"elsewhere, {self._where(cell)}")
-        step = next_step(self.plan, cell)  # what it was before the lock may have changed
+        if next_step(self.plan, cell) != step:  # someone else was at it
+            os.close(mine)
+            return State("waiting")
         places = (lock(folder / f"place-{number}.lock") for number in range(1, self.machine.jobs + 1))
         place = next((handle for handle in places if handle is not None), None) if step else None
         if step is None or place is None:
