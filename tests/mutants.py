@@ -59,6 +59,9 @@ SCORING = "training/scoring.py"
 LEARNER = "training/learner.py"
 WATCH = "training/watch.py"
 BUILD = "training/build.py"
+PLAN = "reporting/plan.py"
+FORECAST = "reporting/forecast.py"
+SWEEP = "reporting/sweep.py"
 CONFIG = "config.py"
 DRAWS = "draws.py"
 COMPARE = "reporting/compare.py"
@@ -333,6 +336,24 @@ MUTANTS = [
     Mutant(SENTENCE, "phase.tau if phase.future_entropy else 0.0", "0.0"),
     Mutant(SENTENCE, "chosen(q, tokens) - value", "value - chosen(q, tokens)"),
     Mutant(SENTENCE, "number - 1, None)", "number, None)"),
+    # Sweeps: runs of other settings, circles, times, what is done, locks
+    Mutant(PLAN, "if there != cell.recipe or begun != start:", "if there != cell.recipe:"),
+    Mutant(PLAN, "        if asked != mine:", "        if False:"),
+    Mutant(PLAN, "if len(plan.taken(cell)) == len(cell.recipe.phase):", "if False:"),
+    Mutant(PLAN, "end if ends.count(end) == 1 else", "end if ends.count(end) >= 1 else"),
+    Mutant(PLAN, "    if at is not None:\n        round_", "    if False:\n        round_"),
+    Mutant(PLAN, 'return f"{word}-{seed}"', 'return f"{word}-{seeds[0]}"'),
+    Mutant(FORECAST, "if b[0] >= a[0]]", "if b[0] > a[0]]"),
+    Mutant(FORECAST, "min(seconds, PAUSE * usual)", "seconds"),
+    Mutant(FORECAST, "max(whole - done, 0) * rate", "whole * rate"),
+    Mutant(FORECAST, "needs.get(name) not in pending", "True"),
+    Mutant(FORECAST, "mean if most is None else min(mean, most)", "mean"),
+    Mutant(SWEEP, 'return "resume" if begun(plan.run(cell.id)) else "train"', 'return "train"'),
+    Mutant(SWEEP, "fcntl.LOCK_EX |", "fcntl.LOCK_SH |"),
+    Mutant(SWEEP, '(not cell.records or (folder / "result.json").exists())', "True"),
+    Mutant(SWEEP, "return bool(foreign) or bool(lines)", "return bool(foreign)"),
+    Mutant(SWEEP, "needed = [*cell.against, *(", "needed = [*("),
+    Mutant(SWEEP, "if c.records and not recorded(plan, c)] + shared", "if c.records and not recorded(plan, c)]"),
 ]
 
 

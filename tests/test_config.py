@@ -563,3 +563,17 @@ def test_resolved_keeps_every_digit(value: float) -> None:
     recipe = read(SHORT)
     changed = replace(recipe, phase=(replace(recipe.phase[0], clip=value), *recipe.phase[1:]))
     assert read(resolved(changed)) == changed
+
+
+def test_a_recipe_may_stop_after_a_phase() -> None:
+    table = {
+        "name": "two",
+        "phase": [{"objective": o, "learning_rate": 0.1} for o in ("mle", "critic", "actor_critic")],
+    }
+    whole = parse(table, "here")
+    assert config.until(whole, "critic") == replace(whole, phase=whole.phase[:2])
+    assert config.until(whole, "actor_critic") == whole
+    with pytest.raises(
+        UserError, match="two has no phase 'raml' to stop after; its phases are mle, critic, actor_critic"
+    ):
+        config.until(whole, "raml")

@@ -58,3 +58,8 @@ def test_a_share_of_the_batch_gets_its_own_rows() -> None:
 def test_same_seed_same_numbers() -> None:
     assert torch.equal(Noise(generator(7), 4).uniform(9), Noise(generator(7), 4).uniform(9))
     assert not torch.equal(Noise(generator(7), 4).uniform(9), Noise(generator(8), 4).uniform(9))
+
+
+def test_weights_that_are_not_numbers_give_an_index_all_the_same() -> None:
+    drawn = draw(torch.full((3, 5), torch.nan), torch.tensor([0.0, 0.5, 0.99]))
+    assert ((drawn >= 0) & (drawn < 5)).all()

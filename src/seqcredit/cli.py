@@ -55,6 +55,13 @@ def parser() -> Parser:
     made = command("resume", resume, "continue a run exactly where its last checkpoint stood")
     made.add_argument("run_folder", metavar="RUN", type=Path)
     _machine_options(made)
+    made = command("sweep", sweep, "train and record every missing cell of a file of recipes, overrides and seeds")
+    made.add_argument("file", metavar="FILE", type=Path, help="a TOML file, see `sweeps/`")
+    made.add_argument("--jobs", type=int, metavar="N", help="processes at once (default: one a core)")
+    made.add_argument("--threads", type=int, default=1, metavar="N", help="threads of each (default: 1)")
+    made.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
+    made.add_argument("--data-root", type=Path, default=Path(), metavar="FOLDER", help="where the data folder is")
+    made.add_argument("--dry-run", action="store_true", help="only say what there is to do, and how long it will take")
     made = command("evaluate", evaluate, "decode a split with a trained run and score it")
     made.add_argument("run_folder", metavar="RUN", type=Path)
     made.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
@@ -176,6 +183,7 @@ def _train_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--out", type=Path, metavar="RUN", help="the run folder to make (default: runs/RECIPE-SEED)")
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key: phase.2.tau=0.02")
     made.add_argument("--seed", type=int, help="instead of the recipe's")
+    made.add_argument("--until", metavar="PHASE", help="leave out the phases after this one")
     made.add_argument(
         "--init-from", type=Path, metavar="RUN", help="take over the phases that another run has finished"
     )
@@ -278,6 +286,7 @@ def train(options: argparse.Namespace) -> int:
     processes = Processes.join()
     changes = [*options.set, *([] if options.seed is None else [f"seed={options.seed}"])]
     recipe = config.load(options.recipe, changes)
+    recipe = config.until(recipe, options.until) if options.until else recipe
     prepared = open_data(options.data or Path(recipe.data))
     out = options.out or Path("runs") / f"{options.recipe.stem}-{recipe.seed}"
     if processes.writes:
@@ -334,6 +343,34 @@ def _go(run: "Run", prepared: "Prepared", options: argparse.Namespace, processes
     if processes.writes:
         print(f"done: {run.folder}")
     return 0
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """`seqcredit sweep`: 0 if every cell is done, 1 if one has failed."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from seqcredit.reporting import sweep as report
+    from seqcredit.reporting.plan import read
+
+    if options.threads < 1 or (options.jobs is not None and options.jobs < 1):
+        raise UserError("--jobs and --threads: at least one is needed.")
+    jobs = options.jobs or max(1, (os.cpu_count() or 1) // options.threads)
+    plan, machine = read(options.file, options.data_root), report.Machine(jobs, options.threads, options.device)
+    for note in plan.notes():
+        print(note, flush=True)
+    if options.dry_run:
+        print("\n".join(report.outline(plan, jobs)))
+        return 0
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        return report.Sweep(plan, machine, lambda line: print(line, flush=True)).run()
+    with Live(console=console, auto_refresh=False) as live:
+
+        def say(line: str) -> None:
+            console.print(line, markup=False, soft_wrap=True)
+
+        return report.Sweep(plan, machine, say, lambda grid: live.update(grid, refresh=True)).run()
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import difflib
 import json
 import tomllib
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from math import inf
 from pathlib import Path
@@ -272,6 +272,14 @@ def parse(table: Mapping[str, Any], where: str) -> Recipe:
     return replace(recipe, phase=built)
 
 
+def until(recipe: Recipe, phase: str) -> Recipe:
+    """The recipe up to and with a phase, for what several runs are to share."""
+    names = [p.name for p in recipe.phase]
+    if phase not in names:
+        raise UserError(f"{recipe.name} has no phase {phase!r} to stop after; its phases are {', '.join(names)}.")
+    return replace(recipe, phase=recipe.phase[: names.index(phase) + 1])
+
+
 def _check_unfinished(payoff: Payoff, where: str) -> None:
     if payoff.unfinished == "without_brevity" and payoff.metric != "bleu":
         raise UserError(
@@ -296,7 +304,7 @@ def _build(kind: Any, table: Mapping[str, Any], where: str) -> Any:
     hints, known = get_type_hints(kind), {field.name: field for field in fields(kind)}
     for key in table:
         if key not in known:
-            raise UserError(f"{where}: there is no key {key!r}{_nearest(key, known)}.")
+            raise UserError(f"{where}: there is no key {key!r}{nearest(key, known)}.")
     for name, field in known.items():
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise UserError(f"{where}: the key {name!r} is missing.")
@@ -391,7 +399,9 @@ def _line(key: str, value: Any) -> str:
     return f"{key} = {text}".replace("\x7f", "\\u007f")  # what TOML does not write as JSON does
 
 
-def _nearest(key: str, known: Mapping[str, Any]) -> str:
+def nearest(key: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a key that does not exist: the one that was meant, or all there are."""
+    known = [*known]
     near = difflib.get_close_matches(key, known, 1)
     return f"; the nearest is {near[0]!r}" if near else f"; the keys are {', '.join(known)}"
 

@@ -43,4 +43,5 @@ def draw(weights: Float[Tensor, "*B V"], uniform: Float[Tensor, "*B"]) -> Int[Te
     index = torch.searchsorted(cdf, height, right=True)
     # Rounding can carry `height` up to the total itself, past the last positive weight.
     last = torch.searchsorted(cdf, cdf[..., -1:].contiguous())
-    return torch.minimum(index, last).squeeze(-1)
+    # Weights that are not numbers have no index: any will do, for the loss will not be a number either.
+    return torch.minimum(index, last).clamp(max=weights.shape[-1] - 1).squeeze(-1)

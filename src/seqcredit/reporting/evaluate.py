@@ -21,7 +21,7 @@ from seqcredit.models.lstm import Seq2Seq
 from seqcredit.rewards.corpus import corpus_bleu, corpus_bleus, corpus_chrf, corpus_cider, corpus_rouge_l
 from seqcredit.training.build import build_actor
 from seqcredit.training.decoding import Search, decode, translate
-from seqcredit.training.runs import Run, log_entries, of_network
+from seqcredit.training.runs import Run, log_entries, of_network, write_whole
 
 RELEASE_LONGEST = 50  # the released code drops test pairs with more words on either side
 
@@ -166,7 +166,7 @@ def write_result(
         "vocabularies": run.about["vocabularies"],
     }
     path = run.folder / "result.json"
-    path.write_text(json.dumps(result, indent=1) + "\n")
+    write_whole(path, (json.dumps(result, indent=1) + "\n").encode())
     return path
 
 

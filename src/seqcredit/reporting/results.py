@@ -12,7 +12,7 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.reporting.compare import paired_bootstrap
 from seqcredit.reporting.evaluate import hypotheses_file, read_hypotheses
-from seqcredit.training.runs import Run
+from seqcredit.training.runs import Run, write_whole
 
 
 def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str, Any]:
@@ -50,8 +50,9 @@ def record(run: Run, prepared: Prepared, path: Path, against: Sequence[Run] = ()
     text = json.dumps(cell(run, prepared, against), indent=1) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.with_suffix(".txt.gz").write_bytes(gzip.compress(hypotheses_file(run, "test").read_bytes(), mtime=0))
-        path.write_text(text)
+        hypotheses = gzip.compress(hypotheses_file(run, "test").read_bytes(), mtime=0)
+        write_whole(path.with_suffix(".txt.gz"), hypotheses)
+        write_whole(path, text.encode())  # the last: whoever sees it has both
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror}); choose another file.") from None
 

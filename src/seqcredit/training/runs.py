@@ -119,6 +119,16 @@ def of_network(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
     return {key.removeprefix(f"{name}."): tensor for key, tensor in weights.items() if key.startswith(f"{name}.")}
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """A file that appears whole or not at all, also if the process is killed while it writes."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
 def commit() -> str:
     """The commit of the code that runs, with `+` if it was changed since; empty outside a checkout."""
     here = Path(__file__).parent

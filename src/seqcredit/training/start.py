@@ -8,6 +8,8 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.training.runs import INITIAL, Run
 
+SHAPE = ("embedding", "hidden", "layers", "attention", "input_feeding")  # what networks must share to be taken over
+
 
 def open_data(folder: Path, vocabularies: Mapping[str, str] | None = None) -> Prepared:
     """A prepared folder, with the vocabularies that a run was trained on."""
@@ -61,7 +63,7 @@ def _same_shapes(run: Run, other: Run, phase: str) -> None:
         ("critic", run.recipe.critic, other.recipe.critic),
     )
     for name, mine, theirs in pairs:
-        for key in ("embedding", "hidden", "layers", "attention", "input_feeding"):
+        for key in SHAPE:
             if name in held and getattr(mine, key) != getattr(theirs, key):
                 raise UserError(
                     f"The {name} of {other.folder} has {key} = {getattr(theirs, key)}, this recipe's has "
