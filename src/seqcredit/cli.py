@@ -97,6 +97,12 @@ def parser() -> Parser:
     made.add_argument("--photographs", type=Path, metavar="FOLDER", help="captioning: where the pictures are")
     made.add_argument("--out", type=Path, default=Path("credit.html"), metavar="FILE", help="default: credit.html")
     _judge_options(made)
+    made = command("serve", serve, "the same live: a page on this computer that translates, scores and can be edited")
+    made.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    made.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this computer alone")
+    made.add_argument("--port", type=int, default=8765, help="default: 8765; 0 takes a free one")
+    made.add_argument("--backbone", default="efficientnet-lite2", help="what the features of training came from")
+    _judge_options(made)
     made = command("record", record, "keep the figures of a finished run in one small file, with its command")
     made.add_argument("run_folder", metavar="RUN", type=Path)
     made.add_argument("cell", metavar="FILE", type=Path, help="the JSON to write, such as results/tatoeba/erac-1.json")
@@ -484,13 +490,26 @@ def inspect(options: argparse.Namespace) -> int:
         subjects = inspect_split(runs, judges, prepared, prepared.split(options.split), options.count)
     where = options.split if options.source is None else "your own"
     names = ", ".join(judge.name for judge in judges)
-    data = page.payload(judges, subjects, f"{names} on {len(subjects):,} of {where}", prepared.pictures)
+    noun = "pictures" if prepared.pictures else "sentences" if len(subjects) > 1 else "sentence"
+    data = page.payload(judges, subjects, f"{names}: {len(subjects):,} {noun} of {where}", prepared.pictures)
     if options.photographs:
         if not prepared.pictures:
             raise UserError(f"{prepared.folder} holds no pictures: leave out --photographs.")
         page.add_photographs(data, options.photographs)
     size = page.write(data, options.out)
     print(f"{len(subjects):,} examples, {size / 1e6:.1f} MB, written to {options.out}; open it in a browser")
+    return 0
+
+
+def serve(options: argparse.Namespace) -> int:
+    """`seqcredit serve`."""
+    from seqcredit.data.images import load_backbone
+    from seqcredit.reporting.server import Desk
+    from seqcredit.reporting.server import serve as answer
+
+    _, prepared, judges = _judges(options)
+    backbone = load_backbone(options.backbone, options.device) if prepared.pictures else None
+    answer(Desk(judges, prepared, backbone), options.host, options.port, lambda line: print(line, flush=True))
     return 0
 
 

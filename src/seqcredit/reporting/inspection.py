@@ -264,8 +264,8 @@ def judge_words(
 ) -> list[Credit]:
     """Credit of hypotheses in words; `references` are those of the batch, in words."""
     tokens = pad([prepared.target_ids(list(words)) for words in hypotheses]).to(batch.source.device)
-    scored = batch.references.shape[1] > 0
-    bleus = _sentence_bleus(hypotheses, references) if scored else [None] * len(hypotheses)
+    pairs = zip(hypotheses, references, strict=True)
+    bleus = [sentence_bleu(words, group) if group else None for words, group in pairs]
     texts = [" ".join(words) for words in hypotheses]
     return judge_tokens(judge, prepared.target_vocabulary.words, batch, tokens, texts, bleus)
 
@@ -295,15 +295,12 @@ def _on_device(batch: Batch, judge: Judge) -> Batch:
     return Batch(batch.source.to(device), batch.references.to(device))
 
 
-def _sentence_bleus(
-    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
-) -> list[float | None]:
-    """BLEU of each sentence, as `seqcredit compare` has it."""
+def sentence_bleu(words: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """BLEU of one sentence in percent, as `seqcredit compare` has it."""
     from sacrebleu.metrics.bleu import BLEU
 
     metric = BLEU(tokenize="none", force=True, effective_order=True)
-    pairs = zip(hypotheses, references, strict=True)
-    return [metric.sentence_score(" ".join(words), [" ".join(text) for text in group]).score for words, group in pairs]
+    return metric.sentence_score(" ".join(words), [" ".join(text) for text in references]).score
 
 
 # --- the numbers -----------------------------------------------------------------------------------------------------

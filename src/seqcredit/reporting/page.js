@@ -403,9 +403,136 @@
   }
 
   // --- live: a server answers -----------------------------------------------------------------------------------
-  const live = { begin() {}, replace() {} };
-  const editor = () => null;
-
+  const live = {
+    upload: null,
+    begin() {
+      if (!state.data.live) return;
+      $("composer").hidden = false;
+      $("source-label").hidden = state.data.pictures;
+      $("drop-label").hidden = !state.data.pictures;
+      $("composer").addEventListener("submit", (event) => { event.preventDefault(); live.guarded(live.ask); });
+      const drop = $("drop");
+      drop.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); $("file").click(); } });
+      $("file").addEventListener("change", () => live.take($("file").files[0]));
+      for (const name of ["dragenter", "dragover"]) drop.addEventListener(name, (event) => { event.preventDefault(); drop.classList.add("over"); });
+      for (const name of ["dragleave", "drop"]) drop.addEventListener(name, (event) => { event.preventDefault(); drop.classList.remove("over"); });
+      drop.addEventListener("drop", (event) => live.take(event.dataTransfer.files[0]));
+    },
+    take(file) {
+      if (!file) return;
+      const reader = new FileReader();
+      reader.onload = () => {
+        live.upload = reader.result.slice(reader.result.indexOf(",") + 1);
+        $("drop").replaceChildren("Another one?", make("img", { src: reader.result, alt: "Your photograph" }));
+      };
+      reader.readAsDataURL(file);
+    },
+    async guarded(what, ...rest) {
+      $("go").disabled = true;
+      $("progress").textContent = "";
+      try { await what(...rest); } catch (error) { $("progress").textContent = error.message; }
+      $("go").disabled = false;
+    },
+    async post(path, body) {
+      const answer = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) })
+        .catch(() => { throw new Error("The server does not answer."); });
+      if (answer.ok) return answer;
+      const said = await answer.json().catch(() => null);
+      throw new Error(said?.error || `The server said ${answer.status}.`);
+    },
+    async grow(about, run, prefix, showWord) {
+      const answer = await live.post("/api/grow", { ...about, run, prefix });
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      const words = [...prefix];
+      let rest = "";
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) return words;
+        const lines = (rest + value).split("\n");
+        rest = lines.pop();
+        for (const line of lines) {
+          const step = JSON.parse(line);
+          if (!step.end) { words.push(step.word); showWord(step); }
+        }
+      }
+    },
+    async ask() {
+      const source = $("source").value, reference = $("reference").value.trim();
+      const about = state.data.pictures ? { picture: live.upload } : { source };
+      if (state.data.pictures ? !live.upload : !source.trim()) throw new Error(state.data.pictures ? "Choose a photograph first." : "Type a sentence first.");
+      $("subject").replaceChildren();
+      $("quantities").hidden = $("explain").hidden = true;
+      for (const id of ["legend", "token", "curve"]) $(id).replaceChildren();
+      const places = state.data.runs.map((run, i) => {
+        const tokens = make("div", { class: "tokens growing" });
+        return { tokens, card: make("article", { class: `card ${runClass(i)}` }, make("header", {}, make("h2", {}, run.name)), tokens) };
+      });
+      $("hypotheses").replaceChildren(...places.map((place) => place.card));
+      const hypotheses = [];
+      for (let run = 0; run < places.length; run++) {
+        $("progress").textContent = `${state.data.runs[run].name} writes`;
+        hypotheses.push(await live.grow(about, run, [], (step) => places[run].tokens.append(make("span", { class: "grown" }, step.word))));
+      }
+      const found = await live.score(about, reference ? [reference] : [], hypotheses);
+      state.data.subjects.unshift(found);
+      state.hay = [];
+      $("progress").textContent = "";
+      $("search").value = "";
+      $("sort").value = "data";
+      state.run = 0;
+      arrange();
+    },
+    async score(about, references, hypotheses) {
+      const { subject: found, words, scales } = await (await live.post("/api/score", { ...about, references, hypotheses })).json();
+      const offset = state.data.words.length;
+      state.data.words.push(...words);
+      for (const one of found.credits) {
+        one.words = one.words.map((w) => w + offset);
+        for (const name of Object.keys(LISTS)) {
+          const wide = name !== "policy" || one.q ? 3 : 2;
+          if (one[name]) one[name] = one[name].map((flat) => flat.map((x, i) => (i % wide === 0 ? x + offset : x)));
+        }
+      }
+      for (const [key, value] of Object.entries(scales)) state.data.scales[key] = Math.max(value, state.data.scales[key] || 0);
+      return Object.assign(found, { about });
+    },
+    said: (one) => one.words.slice(0, -1).map(word),
+    async rescore(tokens, t) {
+      const s = subject(), run = state.run, place = state.order[state.at];
+      const hypotheses = s.credits.map((one, i) => (i === run ? tokens : live.said(one)));
+      const found = await live.score(s.about, s.references, hypotheses);
+      found.credits.forEach((one, i) => { if (i === run || s.credits[i].edited) { one.edited = true; one.before = s.credits[i].before || s.credits[i].scores; } });
+      state.data.subjects[place] = found;
+      state.hay = [];
+      rows();
+      detail();
+      select(run, t, true);
+    },
+    replace(t, words, removed = 1) {
+      const tokens = live.said(credit());
+      tokens.splice(t, removed, ...words);
+      live.guarded(live.rescore, tokens, t);
+    },
+    async onward(t) {
+      const s = subject(), kept = live.said(credit()).slice(0, t + 1);
+      $("progress").textContent = `${state.data.runs[state.run].name} goes on`;
+      const tokens = await live.grow(s.about, state.run, kept, () => {});
+      $("progress").textContent = "";
+      await live.rescore(tokens, t);
+    },
+  };
+  function editor(one, t) {
+    const end = t === one.words.length - 1;
+    const input = make("input", { id: "word", type: "text", maxlength: 200, autocomplete: "off", spellcheck: "false" });
+    input.value = end ? "" : word(one.words[t]);
+    const words = () => input.value.trim().split(/\s+/).filter(Boolean);
+    const change = () => words().length && live.replace(t, words(), end ? 0 : 1);
+    return make("form", { class: "replace", onsubmit: (event) => { event.preventDefault(); change(); } },
+      make("label", { for: "word" }, end ? "Add" : "Replace by", input),
+      make("button", { type: "submit", class: "strong" }, end ? "Add" : "Replace"),
+      end ? null : make("button", { type: "button", class: "plain", onclick: () => live.replace(t, []) }, "Remove"),
+      end ? null : make("button", { type: "button", class: "plain", onclick: () => live.guarded(live.onward, t) }, "Go on from here"));
+  }
 
   // --- keys and clicks ------------------------------------------------------------------------------------------
   function keys(event) {

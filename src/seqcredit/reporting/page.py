@@ -146,11 +146,11 @@ def _summary(summary: Summary) -> dict[str, Any]:
     }
 
 
-def html(data: dict[str, Any]) -> str:
+def html(data: dict[str, Any], connect: str = "'none'") -> str:
     """The page: the first subjects stand before the script, so that they are shown while the others are still read."""
     subjects = data["subjects"]
     parts = {
-        "POLICY": policy(),
+        "POLICY": policy(connect),
         "STYLE": _part("page.css"),
         "FIRST": _packed_json({**data, "subjects": subjects[:AT_ONCE], "more": max(0, len(subjects) - AT_ONCE)}),
         "SCRIPT": _part("page.js"),
