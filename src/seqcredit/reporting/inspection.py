@@ -4,6 +4,7 @@ Along a hypothesis a run's actor gives probabilities and a critic gives Q; the p
 there where an oracle knows the pay-off: edit distance and Hamming, one reference, not too long.
 """
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from seqcredit import config
@@ -376,31 +378,30 @@ def _only_eos(logp: Float[Tensor, "B T V"], forced: Tensor) -> Float[Tensor, "B 
 def _likeliest(logp: Float[Tensor, "B T V"], q: Tensor | None, words: Sequence[str]) -> list[list[list[Choice]]]:
     """The words of the highest probability, with their Q."""
     best = logp.topk(min(TOP, logp.shape[-1]))
-    return _choices(best.indices, best.values.exp(), None if q is None else q.gather(-1, best.indices), words)
+    return _choices(
+        best.indices, best.values, best.values.exp(), None if q is None else q.gather(-1, best.indices), words
+    )
 
 
-def _best(
-    q: Float[Tensor, "*B T V"], tau: float, forced: Tensor, words: Sequence[str]
-) -> list[list[list[Choice]]] | list[list[Choice]]:
+def _best(q: Float[Tensor, "*B T V"], tau: float, forced: Tensor, words: Sequence[str]) -> list[Any]:
     """The words of the highest Q, with the probability that the soft policy gives them."""
-    policy = soft_policy(q, tau, forced)
     allowed = q.clone()
     allowed[..., EOS + 1 :].masked_fill_(forced.unsqueeze(-1), -torch.inf)
     best = allowed.topk(min(TOP, q.shape[-1]))
-    return _choices(best.indices, policy.gather(-1, best.indices), best.values, words)
+    policy = soft_policy(q, tau, forced).gather(-1, best.indices)
+    return _choices(best.indices, best.values, policy, best.values, words)
 
 
-def _choices(indices: Tensor, p: Tensor, q: Tensor | None, words: Sequence[str]) -> list[Any]:
-    """Nested lists of the shape of `indices`; words that are impossible are left out."""
-    return _nested(indices.tolist(), p.tolist(), None if q is None else q.tolist(), words)
+def _choices(indices: Tensor, ranks: Tensor, p: Tensor, q: Tensor | None, words: Sequence[str]) -> list[Any]:
+    """Nested lists of the shape of `indices`; words that are impossible, of rank -inf, are left out."""
+    return _nested(indices.tolist(), ranks.tolist(), p.tolist(), None if q is None else q.tolist(), words)
 
 
-def _nested(indices: list[Any], p: list[Any], q: list[Any] | None, words: Sequence[str]) -> list[Any]:
-    values = [None] * len(p) if q is None else q
+def _nested(indices: list[Any], ranks: list[Any], p: list[Any], q: list[Any] | None, words: Sequence[str]) -> list[Any]:
+    rows = zip(indices, ranks, p, [None] * len(p) if q is None else q, strict=True)
     if indices and isinstance(indices[0], list):
-        return [_nested(i, share, value, words) for i, share, value in zip(indices, p, values, strict=True)]
-    rows = zip(indices, p, values, strict=True)
-    return [Choice(words[i], share, value) for i, share, value in rows if share > 0 or value not in (None, -np.inf)]
+        return [_nested(*row, words) for row in rows]
+    return [Choice(words[i], share, value) for i, rank, share, value in rows if rank > -math.inf]
 
 
 def _exact(
@@ -479,7 +480,7 @@ def summarise(hypotheses: Sequence[Credit]) -> Summary:
     )
 
 
-def _bins(q: np.ndarray[Any, Any], followed: np.ndarray[Any, Any]) -> list[Bin]:
+def _bins(q: NDArray[np.float64], followed: NDArray[np.float64]) -> list[Bin]:
     """Equally many states in each, by their Q."""
     if not len(q):
         return []

@@ -49,6 +49,7 @@
     const text = value.toFixed(digits);
     return Number(text) === 0 ? (0).toFixed(digits) : text.replace("-", "−");
   }
+  const exact = (quantity, value) => (quantity !== "p" ? shown(value) : value > 0 && value < 0.0005 ? "<0.001" : shown(value, 3));
   const picture = (base64) => make("img", { src: `data:image/jpeg;base64,${base64}`, alt: "" });
   const word = (number) => state.data.words[number];
   const runClass = (run) => `run-${run % 4}`;
@@ -204,18 +205,15 @@
       const button = make("button", { type: "button", class: end ? "end" : "", "data-run": run, "data-token": t,
         tabindex: mine && t === state.token ? 0 : -1, "aria-pressed": String(mine && t === state.token), "aria-label": label,
         onclick: (event) => { event.stopPropagation(); select(run, t, true); },
-        onmouseenter: () => tip(button, one, t), onmouseleave: hideTip, onfocus: () => tip(button, one, t), onblur: hideTip }, end ? "end" : word(w));
+        onmouseenter: () => tip(button, one, t), onmouseleave: hideTip }, end ? "end" : word(w));
       tint(button, value);
       return button;
     });
     const why = state.quantity !== "p" && !one[state.quantity]
-      ? make("p", { class: "quiet why" }, about.critic ? "Not known without a reference." : s_needs(about)) : null;
+      ? make("p", { class: "quiet why" }, about.critic ? "Not known without a reference." : `${about.name} has no critic: lend it one with --critic RUN to see this.`) : null;
     return make("article", { class: `card ${runClass(run)}${mine ? " chosen" : ""}`, onclick: () => select(run, 0, false) },
       make("header", {}, make("h2", {}, about.name), make("span", { class: "quiet figures" }, figures.join(" · "))),
       make("div", { class: "tokens", role: "group", "aria-label": `Hypothesis of ${about.name}` }, tokens), why);
-  }
-  function s_needs(about) {
-    return `${about.name} has no critic: lend it one with --critic RUN to see this.`;
   }
   function select(run, t, focus) {
     state.run = run;
@@ -228,14 +226,13 @@
   }
   function facts(one, t) {
     const found = Object.entries(QUANTITIES).map(([key, q]) => [key, q.label, number(one, key, t)]);
-    if (one.returns) found.push(["returns", "What followed", one.returns[t] / THOUSAND]);
+    if (one.returns) found.push(["returns", "Return", one.returns[t] / THOUSAND]);
     if (one.scores) found.push(["scores", "Score so far", one.scores[t + 1] / THOUSAND]);
     return found.filter(([, , value]) => value !== null);
   }
   function tip(node, one, t) {
-    const end = t === one.words.length - 1;
-    const lines = facts(one, t).map(([key, label, value]) => `${label}: ${shown(value, key === "p" ? 3 : 2)}`);
-    $("tip").textContent = [end ? "end of sentence" : word(one.words[t]), ...lines].join("\n");
+    const lines = facts(one, t).filter(([key]) => key === state.quantity || key === "p").map(([key, label, value]) => `${label} ${exact(key, value)}`);
+    $("tip").textContent = lines.join("\n");
     $("tip").hidden = false;
     const place = node.getBoundingClientRect(), box = $("tip").getBoundingClientRect();
     const below = place.bottom + 8 + box.height < innerHeight;
@@ -249,7 +246,7 @@
     const one = credit(), t = state.token, about = state.data.runs[state.run];
     const end = t === one.words.length - 1, said = end ? "end of sentence" : word(one.words[t]);
     const list = make("dl", { class: "facts" }, facts(one, t).map(([key, label, value]) =>
-      make("div", { class: key === state.quantity ? "now" : "", "data-fact": key }, make("dt", {}, label), make("dd", {}, shown(value, key === "p" ? 3 : 2)))));
+      make("div", { class: key === state.quantity ? "now" : "", "data-fact": key }, make("dt", {}, label), make("dd", {}, exact(key, value)))));
     const columns = Object.keys(LISTS).filter((name) => one[name]).map((name) => bars(one, name, t));
     $("token").replaceChildren(
       make("h2", {}, `Token ${t + 1} of ${about.name}: `, make("span", { class: "said" }, said)), list,
@@ -276,7 +273,7 @@
         : make("span", { class: kind }, label);
       box.style.setProperty("--share", `${(100 * p).toFixed(1)}%`);
       box.style.setProperty("--fill", name === "policy" ? "var(--run)" : name === "target" ? "rgb(var(--minus))" : "rgb(var(--plus))");
-      items.push(make("li", { class: "bar" }, box, make("span", {}, shown(p, 3)), make("span", {}, q === null ? "" : shown(q))));
+      items.push(make("li", { class: "bar" }, box, make("span", {}, exact("p", p)), make("span", {}, q === null ? "" : shown(q))));
     }
     const critic = name === "target" && about.critic !== about.name ? `, critic of ${about.critic}` : "";
     return make("section", { class: runClass(state.run), "data-list": name }, make("h3", {}, LISTS[name] + critic),
@@ -577,7 +574,7 @@
   const whole = new Promise((done) => (document.readyState === "loading" ? addEventListener("DOMContentLoaded", done) : done()));
   async function begin() {
     state.data = await unpack("first");
-    if (!state.data.summaries?.length) $("show-summary").hidden = true;
+    if (!state.data.summaries.length) document.querySelector(".tabs").hidden = true;
     theme(false);
     build();
     arrange();
