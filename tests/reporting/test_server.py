@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 import uvicorn
+from playwright.sync_api import expect
 
 from seqcredit import config
 from seqcredit.data.batches import from_sentences
@@ -94,7 +95,8 @@ def test_a_translation_grows_as_greedy_search_writes_it(served: Served, shown: A
         tokens = greedy(actor, memory, 13)[0].tolist()
         lines = [json.loads(line) for line in served.post("/api/grow", source=SOURCE, run=run).text.splitlines()]
         assert [line["word"] for line in lines if not line["end"]] == [words[i] for i in tokens if i]
-        logp = torch.log_softmax(actor.readout(actor.features(memory, torch.tensor([tokens]))), -1)[0]
+        with torch.no_grad():
+            logp = torch.log_softmax(actor.readout(actor.features(memory, torch.tensor([tokens]))), -1)[0]
         assert lines[0]["p"] == pytest.approx(float(logp[0, tokens[0]].exp()), abs=1e-5)
         assert lines[-1]["end"]
         assert len(lines) <= 13
@@ -242,14 +244,14 @@ def test_a_run_that_is_not_there(served: Served) -> None:
 
 
 def test_a_failure_of_our_own_tells_nothing(shown: Any, judges: list[inspection.Judge]) -> None:
-    from fastapi.testclient import TestClient
-
     desk = server.Desk(judges, shown.prepared)
     desk.about = lambda: 1 / 0  # type: ignore[assignment, return-value]
-    client = TestClient(server.application(desk), base_url="http://127.0.0.1", raise_server_exceptions=False)
-    answer = client.get("/api/runs")
+    broken = Served(desk)
+    answer = broken.client.get("/api/runs")
+    broken.close()
     assert answer.status_code == 500
     assert error(answer) == "The server failed; its terminal says why."
+    assert "content-security-policy" in answer.headers
 
 
 def test_a_port_that_is_taken_is_said(shown: Any, judges: list[inspection.Judge]) -> None:
@@ -289,14 +291,12 @@ def test_a_sentence_is_typed_and_a_token_changed(
     listed = seen.locator("[data-list='policy'] button.word").nth(1)
     wanted = listed.inner_text()
     listed.click()
-    seen.wait_for_function(
-        f"document.querySelector(\"[data-run='0'][data-token='1']\").textContent === {json.dumps(wanted)}"
-    )
+    expect(seen.locator("[data-run='0'][data-token='1']")).to_have_text(wanted)
     seen.get_by_text("Remove", exact=True).click()
-    seen.wait_for_function(f"document.querySelectorAll(\"[data-run='0']\").length === {len(changed)}")
+    expect(seen.locator("[data-run='0']")).to_have_count(len(changed))
     rest = served.post("/api/grow", source=SOURCE, run=0, prefix=[grown[0], *grown[2:3]]).text.splitlines()
     seen.get_by_text("Go on from here").click()
-    seen.wait_for_function(f"document.querySelectorAll(\"[data-run='0']\").length === {len(rest) + 2}")
+    expect(seen.locator("[data-run='0']")).to_have_count(len(rest) + 2)
 
 
 def test_the_live_page_shows_errors_and_hostile_text_as_text(served: Served, tab: Callable[..., Any]) -> None:
@@ -317,7 +317,7 @@ def test_the_live_page_shows_errors_and_hostile_text_as_text(served: Served, tab
     assert seen.evaluate("document.documentElement.scrollWidth") <= 400
     seen.fill("#source", "a " * 250)
     seen.click("#go")
-    seen.wait_for_function("document.getElementById('progress').textContent.includes('at most 200 words')")
+    expect(seen.locator("#progress")).to_contain_text("at most 200 words")
     assert any("422" in said for said in opened.complaints)  # the browser's own note about the status
     opened.complaints.clear()
 

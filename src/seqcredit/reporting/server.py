@@ -28,12 +28,12 @@ from seqcredit.types import EOS, UNK, Batch, pad
 
 try:
     import uvicorn
-    from fastapi import FastAPI, HTTPException, Request
+    from fastapi import FastAPI, Request
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
     from pydantic import BaseModel, ConfigDict, Field
     from pydantic.functional_validators import AfterValidator
-    from starlette.exceptions import HTTPException as AnyHTTPException
+    from starlette.exceptions import HTTPException
 except ImportError:
     raise UserError("`seqcredit serve` needs more packages: run `pip install 'seqcredit[serve]'`.") from None
 
@@ -130,14 +130,13 @@ class Desk:
         source, prefix = self._source(asked), self._ids(asked.prefix)
         return self._steps(self.judges[asked.run], source, prefix)
 
-    @torch.no_grad()
     def _steps(self, judge: Judge, source: torch.Tensor, prefix: Sequence[int]) -> Iterator[dict[str, Any]]:
         actor, words = judge.actor, self.prepared.target_vocabulary.words
-        with self.lock:
+        with self.lock, torch.no_grad():  # never across a yield: the next step may run in another thread
             memory = actor.encode(source)
             state, token = actor.start(memory), None
         for t in range(min(judge.search.bound, WORDS + 1)):
-            with self.lock:
+            with self.lock, torch.no_grad():
                 features, state = actor.step(memory, state, token)
                 logp = torch.log_softmax(actor.readout(features)[0], -1)
             if t < len(prefix):
@@ -332,11 +331,10 @@ def _is_loopback(host: str) -> bool:
 # --- the application -------------------------------------------------------------------------------------------------
 
 
-def application(desk: Desk, host: str = "127.0.0.1") -> FastAPI:
+def application(desk: Desk, host: str = "127.0.0.1") -> Guard:
     """Four addresses: the page, the runs, growing, scoring."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     largest = BODY + (PICTURE * 4 // 3 + 4 if desk.prepared.pictures else 0)
-    app.add_middleware(Guard, host=host, largest=largest)
     shown = page.html(desk.data(), "'self'")
 
     @app.get("/")
@@ -369,7 +367,7 @@ def application(desk: Desk, host: str = "127.0.0.1") -> FastAPI:
         said = first["msg"].removeprefix("Value error, ")
         return JSONResponse({"error": f"{place or 'The request'}: {said[0].lower()}{said[1:]}."}, 422)
 
-    @app.exception_handler(AnyHTTPException)
+    @app.exception_handler(HTTPException)
     def refused(_: Request, error: HTTPException) -> JSONResponse:
         sentences = {404: "There is nothing at this address.", 405: "This address takes another method."}
         return JSONResponse(
@@ -380,7 +378,7 @@ def application(desk: Desk, host: str = "127.0.0.1") -> FastAPI:
     def broken(_: Request, __: Exception) -> JSONResponse:
         return JSONResponse({"error": "The server failed; its terminal says why."}, 500)
 
-    return app
+    return Guard(app, host, largest)
 
 
 def serve(desk: Desk, host: str, port: int, say: Callable[[str], None]) -> None:
