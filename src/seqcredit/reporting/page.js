@@ -49,7 +49,7 @@
     const text = value.toFixed(digits);
     return Number(text) === 0 ? (0).toFixed(digits) : text.replace("-", "−");
   }
-  const exact = (quantity, value) => (quantity !== "p" ? shown(value) : value > 0 && value < 0.0005 ? "<0.001" : shown(value, 3));
+  const exact = (quantity, value) => (quantity !== "p" ? shown(value) : value < 0.0005 ? "<0.001" : shown(value, 3));
   const picture = (base64) => make("img", { src: `data:image/jpeg;base64,${base64}`, alt: "" });
   const word = (number) => state.data.words[number];
   const runClass = (run) => `run-${run % 4}`;
