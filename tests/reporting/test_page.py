@@ -77,6 +77,8 @@ def test_scales_leave_out_only_the_largest(subjects: list[Subject]) -> None:
     sizes = np.sort(np.abs([x for credit in credits_ for x in credit.td or []]))
     scale = page.scales(credits_)["td"] / 1000
     assert 0.97 < (sizes <= scale + 1e-3).mean() < 0.99
+    below = Credit("", ["a", "b", "</s>"], [0.0] * 3, [0.1] * 3, [[]] * 3, td=[-3.0, -1.0, -2.0])
+    assert page.scales([below])["td"] == 2000
     assert page.scales([]) == {}
 
 
