@@ -68,6 +68,10 @@ COMPARE = "reporting/compare.py"
 RESULT_TABLES = "reporting/tables.py"
 LOGS = "reporting/logs.py"
 SENTENCE = "reporting/sentence.py"
+INSPECTION = "reporting/inspection.py"
+PAGE = "reporting/page.py"
+SCRIPT = "reporting/page.js"
+SERVER = "reporting/server.py"
 
 MUTANTS = [
     # Sign, missing tau, missing entropy, mask, off by one after eos: values
@@ -354,6 +358,41 @@ MUTANTS = [
     Mutant(SWEEP, "return bool(foreign) or bool(lines)", "return bool(foreign)"),
     Mutant(SWEEP, "needed = [*cell.against, *(", "needed = [*("),
     Mutant(SWEEP, "if c.records and not recorded(plan, c)] + shared", "if c.records and not recorded(plan, c)]"),
+    # The credit page: its numbers, its file, its script, its server
+    Mutant(INSPECTION, "advantage = taken - value - (tau", "advantage = taken - value + (tau"),
+    Mutant(
+        INSPECTION,
+        "one_step_targets(rewards, ahead, tokens) - taken",
+        "taken - one_step_targets(rewards, ahead, tokens)",
+    ),
+    Mutant(INSPECTION, "if judge.soft else expected_value", "if not judge.soft else expected_value"),
+    Mutant(INSPECTION, "later[:, 1:], torch.zeros_like(later[:, :1])", "later[:, :1], later[:, 1:]"),
+    Mutant(INSPECTION, "order = np.argsort(q", "order = np.argsort(followed"),
+    Mutant(INSPECTION, "return torch.where(forced.unsqueeze(-1), certain, logp)", "return logp"),
+    Mutant(INSPECTION, 'self.tau if getattr(self.phase, "future_entropy", True) else 0.0', "self.tau"),
+    Mutant(INSPECTION, "end = row.index(EOS) + 1", "end = row.index(EOS)"),
+    Mutant(PAGE, "subjects[AT_ONCE:])", "subjects[AT_ONCE + 1 :])"),
+    Mutant(PAGE, "return round(number * THOUSAND)", "return round(number * 100)"),
+    Mutant(PAGE, "default-src 'none';", "default-src *;"),
+    Mutant(PAGE, "abs(x) for credit", "x for credit"),
+    Mutant(PAGE, 'path = there.get(subject["source"])', 'path = folder / subject["source"]'),
+    Mutant(SCRIPT, 'share < 0 ? "minus" : "plus"', 'share < 0 ? "plus" : "minus"'),
+    Mutant(SCRIPT, "keys[b] - keys[a]", "keys[a] - keys[b]"),
+    Mutant(SCRIPT, "value.trim().toLowerCase()", "value.trim()"),
+    Mutant(SCRIPT, "one.scores[t + 1] / THOUSAND", "one.scores[t] / THOUSAND"),
+    Mutant(
+        SCRIPT,
+        "undefined) node.append(child)",
+        'undefined) child.nodeType ? node.append(child) : node.insertAdjacentHTML("beforeend", child)',
+    ),
+    Mutant(SERVER, "best = EOS if last else int(logp.argmax())", "best = EOS if last else int(logp.argmin())"),
+    Mutant(SERVER, 'not in ("same-origin", "none")', 'not in ("same-origin", "none", "cross-site")'),
+    Mutant(SERVER, 'origin.partition("://")[2] != headers["host"]', "not origin"),
+    Mutant(SERVER, "            if size > self.largest:", "            if size < 0:"),
+    Mutant(SERVER, "return not _is_loopback(host)", "return True"),
+    Mutant(SERVER, "if width * height > PIXELS:", "if width < 0:"),
+    Mutant(SERVER, """ + "; frame-ancestors 'none'\"""", ""),
+    Mutant(SERVER, 'extra="forbid"', 'extra="ignore"'),
 ]
 
 
@@ -367,7 +406,7 @@ class Job(NamedTuple):
 
 def tests_of(file: str) -> list[Path]:
     paths = [ROOT / "tests" / name for name in ((TABLES, FUSED) if file == TABLES else (file,))]  # what is made of them
-    return [path.with_name(f"test_{path.name}") for path in paths]
+    return [path.with_name(f"test_{path.stem}.py") for path in paths]
 
 
 class Verdict(NamedTuple):

@@ -16,6 +16,7 @@ from seqcredit.errors import UserError
 if TYPE_CHECKING:
     from seqcredit.data.prepared import Prepared
     from seqcredit.data.text import Example
+    from seqcredit.reporting.inspection import Judge
     from seqcredit.training.decoding import Search
     from seqcredit.training.processes import Processes
     from seqcredit.training.runs import Run
@@ -92,6 +93,23 @@ def parser() -> Parser:
     made.add_argument("system", metavar="RUN", type=Path)
     made.add_argument("--split", default="test", help="a split that both have been evaluated on (default: test)")
     made.add_argument("--show", type=int, default=5, metavar="N", help="sentences that differ most (default: 5)")
+    made = command("inspect", inspect, "show the credit of every token as one HTML page")
+    made.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    made.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
+    made.add_argument("--count", type=int, default=1000, metavar="N", help="examples at the most (default: 1000)")
+    made.add_argument("--source", metavar="TEXT", help="a sentence of your own instead of a split")
+    made.add_argument(
+        "--reference", action="append", default=[], metavar="TEXT", help="its translation; may be repeated"
+    )
+    made.add_argument("--photographs", type=Path, metavar="FOLDER", help="captioning: where the pictures are")
+    made.add_argument("--out", type=Path, default=Path("credit.html"), metavar="FILE", help="default: credit.html")
+    _judge_options(made)
+    made = command("serve", serve, "the same live: a page on this computer that translates, scores and can be edited")
+    made.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    made.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this computer alone")
+    made.add_argument("--port", type=int, default=8765, help="default: 8765; 0 takes a free one")
+    made.add_argument("--backbone", default="efficientnet-lite2", help="what the features of training came from")
+    _judge_options(made)
     made = command("record", record, "keep the figures of a finished run in one small file, with its command")
     made.add_argument("run_folder", metavar="RUN", type=Path)
     made.add_argument("cell", metavar="FILE", type=Path, help="the JSON to write, such as results/tatoeba/erac-1.json")
@@ -206,6 +224,12 @@ def _search_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--replace-unknown", action="store_true", help="unknown words become the attended source word")
     made.add_argument("--phase", help="weights of this phase (default: the last one)")
     made.add_argument("--device", default="cpu")
+
+
+def _judge_options(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--critic", type=Path, metavar="RUN", help="lends its critic to runs without one, such as MLE")
+    made.add_argument("--device", default="cpu")
+    made.add_argument("--threads", type=int, metavar="N", help="threads of the CPU")
 
 
 def prepare(options: argparse.Namespace) -> int:
@@ -523,6 +547,59 @@ def compare(options: argparse.Namespace) -> int:
             print(f"  {name:10} {' '.join(words)}")
         print(f"  {'baseline':10} {' '.join(baseline[d.sentence])}\n  {'system':10} {' '.join(system[d.sentence])}")
     return 0
+
+
+def inspect(options: argparse.Namespace) -> int:
+    """`seqcredit inspect`."""
+    from seqcredit.reporting import page
+    from seqcredit.reporting.inspection import inspect_split, inspect_typed
+
+    if options.reference and options.source is None:
+        raise UserError("--reference belongs to a sentence of your own: give --source too.")
+    runs, prepared, judges = _judges(options)
+    if options.source is not None:
+        subjects = [inspect_typed(judges, prepared, options.source, options.reference)]
+    else:
+        subjects = inspect_split(runs, judges, prepared, prepared.split(options.split), options.count)
+    where = options.split if options.source is None else "your own"
+    names = ", ".join(judge.name for judge in judges)
+    noun = "pictures" if prepared.pictures else "sentences" if len(subjects) > 1 else "sentence"
+    data = page.payload(judges, subjects, f"{names}: {len(subjects):,} {noun} of {where}", prepared.pictures)
+    if options.photographs:
+        if not prepared.pictures:
+            raise UserError(f"{prepared.folder} holds no pictures: leave out --photographs.")
+        page.add_photographs(data, options.photographs)
+    size = page.write(data, options.out)
+    print(f"{len(subjects):,} examples, {size / 1e6:.1f} MB, written to {options.out}; open it in a browser")
+    return 0
+
+
+def serve(options: argparse.Namespace) -> int:
+    """`seqcredit serve`."""
+    from seqcredit.data.images import load_backbone
+    from seqcredit.reporting.server import Desk
+    from seqcredit.reporting.server import serve as answer
+
+    _, prepared, judges = _judges(options)
+    backbone = load_backbone(options.backbone, options.device) if prepared.pictures else None
+    answer(Desk(judges, prepared, backbone), options.host, options.port, lambda line: print(line, flush=True))
+    return 0
+
+
+def _judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Judge]]":
+    """Runs that are looked at together, their data, and their networks."""
+    import torch
+
+    from seqcredit.reporting.inspection import load_judges
+    from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    runs = [Run.open(folder) for folder in options.run_folders]
+    lender = Run.open(options.critic) if options.critic else None
+    prepared = open_data(runs[0].data, runs[0].about["vocabularies"])
+    return runs, prepared, load_judges(runs, prepared, lender, options.device)
 
 
 def record(options: argparse.Namespace) -> int:

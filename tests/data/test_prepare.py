@@ -136,6 +136,7 @@ def test_pieces_of_words(tmp_path: Path) -> None:
     ids = prepared.split("train").references(0)[0].tolist()
     assert len(ids) > 5
     assert 1 not in ids
+    assert prepared.target_ids(["the", "dog", "and", "the", "dogs"]) == ids
     assert prepared.words([*ids, 0, 5]) == ["the", "dog", "and", "the", "dogs"]
     assert prepared.split("train").reference_text(0) == [["the", "dog", "and", "the", "dogs"]]
     assert "".join(prepared.cut("der hundehund")) == "▁der▁hundehund"

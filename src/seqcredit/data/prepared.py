@@ -268,6 +268,11 @@ class Prepared:
         options = self.manifest.options.text
         return tokenizer(options, options.target_language)(sentence)
 
+    def target_ids(self, words: list[str]) -> list[int]:
+        """Ids of words of the target language, without eos; they are cut into pieces where the corpus was."""
+        pieces = self._target_pieces
+        return self.target_vocabulary.encode(words if pieces is None else pieces.cut(words))
+
     def words(self, ids: Iterable[int]) -> list[str]:
         """Predicted ids as words, up to the first eos; pieces are joined."""
         return self.join(self.target_vocabulary.decode(ids))
