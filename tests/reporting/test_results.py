@@ -51,7 +51,7 @@ def test_published_cells_are_whole(path: Path) -> None:
     """Recipe, seed, commit and signature, a command that parses with a recipe that exists, and no machine's paths."""
     cell = json.loads(path.read_text())
     assert len(cell["commit"]) == 12
-    assert cell["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:")
+    assert cell["bleu_signature"].split("|", 1)[1].startswith("case:mixed|eff:no|tok:none|smooth:exp|version:")
     options = parser().parse_args(shlex.split(cell["command"])[1:])
     assert (RESULTS.parent / options.recipe).exists()
     assert not options.recipe.is_absolute()
