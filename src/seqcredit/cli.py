@@ -139,6 +139,10 @@ def parser() -> Parser:
     made = command("demo", demo, "train every algorithm on made-up data and compare them (about 4 minutes)")
     made.add_argument("task", nargs="?", choices=("translation", "captioning"), default="translation")
     made.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/demo, runs/demo-captioning")
+    rows = ("mle", "mle-continued", "raml", "vaml", "ac", "erac")
+    made.add_argument(
+        "--only", nargs="+", choices=rows, default=rows, metavar="NAME", help=f"some of {', '.join(rows)}"
+    )
     made = command("recipes", recipes, "list the recipes that come along, or show one")
     made.add_argument("name", nargs="?", metavar="NAME", help="such as iwslt14/erac")
     made = command("bench", bench, "time a step of every algorithm on made-up data (about 10 minutes)")
@@ -719,7 +723,7 @@ def demo(options: argparse.Namespace) -> int:
 
     torch.set_num_threads(2)
     out, console = options.out or Path("runs") / report.RECIPES[options.task], Console()
-    console.print(report.demo(out, lambda line: print(line, flush=True), options.task))
+    console.print(report.demo(out, lambda line: print(line, flush=True), options.task, options.only))
     for line in report.credit_lines(out) if options.task == "translation" else ():
         print(line, flush=True)
     print("\nNext:")

@@ -13,27 +13,26 @@ from seqcredit.reporting import demo
 
 
 @pytest.mark.slow
-def test_every_algorithm_learns(tmp_path: Path) -> None:
-    """The whole demo as a user runs it: MLE learns the language, credit finds the register that pays.
+def test_algorithms_learn(tmp_path: Path) -> None:
+    """The demo as a user runs it, but for its slower rows: MLE learns the language, credit finds the register that pays.
 
-    MLE, RAML and VAML depend on the register that validation happened to favour: their thresholds are wider.
+    MLE and VAML depend on the register that validation happened to favour: their thresholds are wider.
     """
-    out = tmp_path / "demo"
-    command = [sys.executable, "-c", "from seqcredit.cli import main; main()", "demo", "--out", str(out)]
+    out, rows = tmp_path / "demo", ("mle", "vaml", "erac")
+    words = ["demo", "--out", str(out), "--only", *rows]
+    command = [sys.executable, "-c", "from seqcredit.cli import main; main()", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "seqcredit compare" in done.stdout
-    results = {name: json.loads((out / name / "result.json").read_text()) for name in demo.ROWS}
+    results = {name: json.loads((out / name / "result.json").read_text()) for name in rows}
     bleu = {name: result["bleu"] for name, result in results.items()}
     assert all(result["diverged"] == [] for result in results.values())
     assert 60 < bleu["mle"] < 80
-    assert min(bleu["raml"], bleu["vaml"]) > 64
-    assert min(bleu["ac"], bleu["erac"]) > max(bleu["mle"], bleu["mle-continued"]) + 1
-    lines = [line for line in done.stdout.splitlines() if "(untrained" in line]
-    assert len(lines) == 3
-    for line in lines:
-        learned, untrained = re.findall(r"mean error ([\d.]+) \(untrained ([\d.]+)\)", line)[0]
-        assert float(learned) < 0.6 * float(untrained), line
+    assert bleu["vaml"] > 64
+    assert bleu["erac"] > bleu["mle"] + 1
+    assert [line.split()[0] for line in done.stdout.splitlines() if "(untrained" in line] == ["VAML's", "ERAC's"]
+    for learned, untrained in re.findall(r"mean error ([\d.]+) \(untrained ([\d.]+)\)", done.stdout):
+        assert float(learned) < 0.6 * float(untrained), done.stdout
 
 
 @pytest.mark.slow
@@ -56,6 +55,7 @@ def result(folder: Path, name: str, bleu: float) -> None:
 def test_the_table_shows_differences(tmp_path: Path) -> None:
     for i, name in enumerate(demo.ROWS):
         result(tmp_path, name, 50 + i)
+    assert list(demo._table(tmp_path, ["mle", "erac"]).columns[3].cells) == ["", ""]
     table = demo._table(tmp_path)
     assert list(table.columns[1].cells) == ["50.00", "51.00", "52.00", "53.00", "54.00", "55.00"]
     assert list(table.columns[2].cells)[-1] == "+5.00"

@@ -32,8 +32,8 @@ ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac")
 RECIPES = {"translation": "demo", "captioning": "demo-captioning"}
 
 
-def demo(out: Path, say: Callable[[str], None], task: str = "translation") -> Table:
-    """Make the data, train all recipes of the task's demo, and compare them on the test set."""
+def demo(out: Path, say: Callable[[str], None], task: str = "translation", only: Sequence[str] = ROWS) -> Table:
+    """Make the data, train the recipes of the task's demo, MLE among them, and compare them on the test set."""
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} is there already; remove it, or choose another folder with --out.")
     started = time.monotonic()
@@ -41,12 +41,14 @@ def demo(out: Path, say: Callable[[str], None], task: str = "translation") -> Ta
     say(f"data: {what} in {out / 'data'}")
     train = partial(_train, folder=RECIPES[task], out=out, say=say)
     with ThreadPoolExecutor(2) as pool:
-        first, alone = (pool.submit(train, name) for name in (FIRST, ALONE))
+        first, *alone = (pool.submit(train, name) for name in (FIRST, ALONE) if name == FIRST or name in only)
         first.result()
-        list(pool.map(train, OTHERS))
-        alone.result()
-    say(f"trained {len(ROWS)} recipes in {time.monotonic() - started:.0f} s")
-    return _table(out)
+        list(pool.map(train, [name for name in OTHERS if name in only]))
+        for other in alone:
+            other.result()
+    names = [name for name in ROWS if name == FIRST or name in only]
+    say(f"trained {len(names)} recipes in {time.monotonic() - started:.0f} s")
+    return _table(out, names)
 
 
 def _make_phrases(out: Path) -> str:
@@ -67,12 +69,13 @@ def _make_pictures(out: Path) -> str:
 def credit_lines(out: Path) -> Iterator[str]:
     """How good the learned Q are, in words."""
     prepared = Prepared.open(out / "data")
-    vaml = against_edit_oracle(Run.open(out / "vaml"), prepared, "test", sentences=24)
-    yield (
-        f"VAML's Q against {vaml.judge}, {vaml.states:,} states: mean error {vaml.absolute:.2f} (untrained "
-        f"{vaml.untrained:.2f}), KL of the token targets {vaml.kl:.2f} (untrained {vaml.untrained_kl:.2f})"
-    )
-    for name in ("ac", "erac"):
+    if (out / "vaml").exists():
+        vaml = against_edit_oracle(Run.open(out / "vaml"), prepared, "test", sentences=24)
+        yield (
+            f"VAML's Q against {vaml.judge}, {vaml.states:,} states: mean error {vaml.absolute:.2f} (untrained "
+            f"{vaml.untrained:.2f}), KL of the token targets {vaml.kl:.2f} (untrained {vaml.untrained_kl:.2f})"
+        )
+    for name in (name for name in ("ac", "erac") if (out / name).exists()):
         error = against_rollouts(Run.open(out / name), prepared, "test", sentences=24)
         figures = f"mean error {error.absolute:.2f} (untrained {error.untrained:.2f})"
         yield f"{name.upper()}'s critic against {error.judge}: {figures}"
@@ -96,14 +99,15 @@ def _result(out: Path, name: str) -> dict[str, Any]:
     return dict(json.loads((out / name / "result.json").read_text()))
 
 
-def _table(out: Path) -> Table:
-    results = {name: _result(out, name) for name in ROWS}
+def _table(out: Path, names: Sequence[str] = ROWS) -> Table:
+    results = {name: _result(out, name) for name in names}
     table = Table("algorithm", "test BLEU", "to MLE", "to MLE continued", "validation")
-    base, longer = results["mle"]["bleu"], results["mle-continued"]["bleu"]
+    base, longer = (results[name]["bleu"] if name in results else None for name in ("mle", "mle-continued"))
     for result in results.values():
         bleu = result["bleu"]
         best = list(result["validation"].values())[-1]
-        table.add_row(result["recipe"], f"{bleu:.2f}", f"{bleu - base:+.2f}", f"{bleu - longer:+.2f}", f"{best:.2f}")
+        differences = ("" if other is None else f"{bleu - other:+.2f}" for other in (base, longer))
+        table.add_row(result["recipe"], f"{bleu:.2f}", *differences, f"{best:.2f}")
     return table
 
 
