@@ -14,7 +14,7 @@ from seqcredit.reporting import demo
 
 @pytest.mark.slow
 def test_algorithms_learn(tmp_path: Path) -> None:
-    """The demo as a user runs it, but for its slower rows: MLE learns the language, credit finds the register that pays.
+    """The demo as a user runs it, with three of its rows: MLE learns the language, credit finds the register that pays.
 
     MLE and VAML depend on the register that validation happened to favour: their thresholds are wider.
     """
