@@ -16,7 +16,7 @@ from seqcredit.types import token_mask
 
 INITIAL = 0.1  # every weight starts uniform in [-INITIAL, INITIAL]
 HOLD = 1e4  # sigmoid(HOLD) is 1 and sigmoid(-HOLD) is 0 in every precision
-WIDE, SPARSE = 256, 2 / 3  # on a CPU padding is left out by LSTMs as wide as this, where real words are a smaller share
+WIDE, SPARSE = 512, 2 / 3  # on a CPU padding is left out by LSTMs as wide as this, where real words are a smaller share
 
 
 class Writer(nn.Module):
