@@ -31,6 +31,7 @@ def test_every_step_is_timed_against_mle(timings: dict[str, bench.Timing]) -> No
     assert timings["MLE, input feeding"].ratio == 1
     assert timings["ERAC"].ratio > 1
     assert timings["MLE"].gflops > 0
+    assert 0 < timings["MLE"].of_peak < 1
 
 
 @pytest.mark.slow
@@ -88,7 +89,7 @@ def test_the_table_has_a_row_a_step() -> None:
     found = {
         "threads": 2,
         "matrix_peak_gflops": 100.0,
-        "steps": [{**row, "gflops": 50.0, "shares": {"actor": 0.9}}],
+        "steps": [{**row, "gflops": 50.0, "of_peak": 0.5, "shares": {"actor": 0.9}}],
         "erac_peak_memory_mb": {"60": 10},
         "beam_search_seconds": {"batched": 1.0, "one by one": 2.0},
     }
