@@ -54,9 +54,10 @@ def api() -> str:
     parts = [f"# Python API\n\n{MADE}\n"]
     for folder in FOLDERS:
         for path in sorted((SOURCE / folder).glob("*.py")):
-            entries = list(_entries(ast.parse(path.read_text())))
+            tree = ast.parse(path.read_text())
+            entries = list(_entries(tree))
             name = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
-            says = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0].replace("\n", " ")
+            says = (ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " ")
             if entries:
                 parts.append(f"## seqcredit.{name}\n\n{says}\n\n" + "\n".join(entries) + "\n")
     return "\n".join(parts)

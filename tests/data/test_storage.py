@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqcredit.data.storage import GrowingArray, Sequences, new_folder, write_sequences
+from seqcredit.data.storage import GrowingArray, Sequences, new_folder, write_sequences, write_whole
 from seqcredit.errors import UserError
 from seqcredit.types import pad
 
@@ -146,3 +146,19 @@ def test_what_is_not_ours_is_never_overwritten(tmp_path: Path, manifest: str | N
     with pytest.raises(UserError, match=f"^{out} holds a thesis, which no preparation wrote: "):
         write(out, "new", overwrite=True)
     assert (out / "a thesis").read_text() == "dear"
+
+
+def test_a_file_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "result.json"
+    write_whole(path, b"first")
+
+    def killed(handle: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.fsync", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, b"second, half of")
+    assert path.read_bytes() == b"first"
+    monkeypatch.undo()
+    write_whole(path, b"third")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("result.json", b"third")]

@@ -15,7 +15,9 @@ from seqcredit import config
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.reporting import inspection
 from seqcredit.reporting.evaluate import write_hypotheses
+from seqcredit.reporting.inspection import Judge, Subject
 from seqcredit.training.build import build_actor, build_critic
 from seqcredit.training.runs import Run
 
@@ -124,6 +126,17 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
         make_run(place / "erac", prepared, erac, both),
         make_run(place / "vaml", prepared, vaml, both),
     )
+
+
+@pytest.fixture(scope="session")
+def judges(shown: Shown) -> list[Judge]:
+    return inspection.load_judges([shown.mle, shown.erac, shown.vaml], shown.prepared, shown.erac)
+
+
+@pytest.fixture(scope="session")
+def subjects(shown: Shown, judges: list[Judge]) -> list[Subject]:
+    runs = [shown.mle, shown.erac, shown.vaml]
+    return inspection.inspect_split(runs, judges, shown.prepared, shown.prepared.split("test"))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from seqcredit import config
-from seqcredit.reporting.forecast import Pace, Rates, makespan, paces, read_log, total
+from seqcredit.reporting.forecast import Pace, Rates, makespan, paces, total
+from seqcredit.training.runs import log_entries
 
 RECIPE = Path("recipe.toml")
 PHASES = (
@@ -85,8 +86,8 @@ def test_where_a_run_stands() -> None:
 
 def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text('{"event": "train"}\n{"event": "tra')
-    assert read_log(tmp_path / "log.jsonl") == [{"event": "train"}]
-    assert read_log(tmp_path / "nothing") == []
+    assert log_entries(tmp_path / "log.jsonl") == [{"event": "train"}]
+    assert log_entries(tmp_path / "nothing") == []
 
 
 @pytest.mark.parametrize(

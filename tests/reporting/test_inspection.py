@@ -21,17 +21,6 @@ from seqcredit.training.runs import Run
 from seqcredit.types import pad
 
 
-@pytest.fixture(scope="module")
-def judges(shown: Any) -> list[Judge]:
-    return inspection.load_judges([shown.mle, shown.erac, shown.vaml], shown.prepared, shown.erac)
-
-
-@pytest.fixture(scope="module")
-def subjects(shown: Any, judges: list[Judge]) -> list[Subject]:
-    runs = [shown.mle, shown.erac, shown.vaml]
-    return inspection.inspect_split(runs, judges, shown.prepared, shown.prepared.split("test"))
-
-
 def stepwise(model: Any, read: torch.Tensor, tokens: list[int]) -> np.ndarray:
     """Scores of all actions before each token, one call of `step` after the other."""
     memory = model.encode(read)

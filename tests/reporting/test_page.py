@@ -21,17 +21,6 @@ HOSTILE = "<img src=x onerror=window.hacked=1> </script><script>window.hacked=1<
 
 
 @pytest.fixture(scope="module")
-def judges(shown: Any) -> list[Judge]:
-    return inspection.load_judges([shown.mle, shown.erac, shown.vaml], shown.prepared, shown.erac)
-
-
-@pytest.fixture(scope="module")
-def subjects(shown: Any, judges: list[Judge]) -> list[Subject]:
-    runs = [shown.mle, shown.erac, shown.vaml]
-    return inspection.inspect_split(runs, judges, shown.prepared, shown.prepared.split("test"))
-
-
-@pytest.fixture(scope="module")
 def written(judges: list[Judge], subjects: list[Subject], tmp_path_factory: pytest.TempPathFactory) -> str:
     out = tmp_path_factory.mktemp("page") / "credit.html"
     assert page.write(page.payload(judges, subjects, "three runs"), out) == out.stat().st_size

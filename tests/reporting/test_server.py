@@ -28,6 +28,7 @@ from seqcredit.data.shapes import shapes
 from seqcredit.errors import UserError
 from seqcredit.models.search import greedy
 from seqcredit.reporting import inspection, server
+from seqcredit.reporting.compare import sentence_bleu
 from seqcredit.reporting.evaluate import load_actor
 from seqcredit.training.build import build_actor, build_critic
 from seqcredit.training.runs import Run
@@ -118,7 +119,7 @@ def test_scores_are_those_of_the_page(served: Served, shown: Any, judges: list[i
         for name in ("q", "value", "advantage", "td", "rewards", "logp", "entropy"):
             assert found[name] == pytest.approx([1000 * x for x in getattr(credit, name)], abs=0.6)
     assert answer["subject"]["credits"][1]["bleu"] == pytest.approx(
-        inspection.sentence_bleu(["the", "old", "<unk>", "dog", "."], [REFERENCE.split()]), abs=0.06
+        sentence_bleu(["the", "old", "<unk>", "dog", "."], [REFERENCE.split()]).score, abs=0.06
     )
     alone = served.post("/api/score", source=SOURCE, hypotheses=[["dog"], []]).json()
     assert "q" not in alone["subject"]["credits"][0]

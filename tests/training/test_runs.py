@@ -6,7 +6,7 @@ import torch
 
 from seqcredit import config
 from seqcredit.errors import UserError
-from seqcredit.training.runs import Log, Run, write_whole
+from seqcredit.training.runs import Log, Run
 
 RECIPE = config.Recipe("r", (config.Mle("mle", 0.1), config.Mle("more", 0.2)))
 
@@ -69,19 +69,3 @@ def test_whether_there_is_an_actor_to_evaluate() -> None:
     assert run(config.ActorCritic("a", 0.1)).trains_an_actor()
     assert not run(config.SoftQ("q", 0.1)).trains_an_actor()
     assert not run(config.Critic("c", 0.1)).trains_an_actor()
-
-
-def test_a_file_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "result.json"
-    write_whole(path, b"first")
-
-    def killed(handle: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("os.fsync", killed)
-    with pytest.raises(KeyboardInterrupt):
-        write_whole(path, b"second, half of")
-    assert path.read_bytes() == b"first"
-    monkeypatch.undo()
-    write_whole(path, b"third")
-    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("result.json", b"third")]

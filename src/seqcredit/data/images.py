@@ -27,6 +27,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from seqcredit.data.storage import write_whole
 from seqcredit.data.text import lines
 from seqcredit.errors import UserError
 
@@ -215,7 +216,7 @@ def _write(
                 file.write(backbone.features(torch.stack(pixels)).numpy().astype(HALF).tobytes())
             _sync(file)
             record.done += len(batch)
-            _put(out / RECORD, json.dumps(asdict(record), indent=1))
+            write_whole(out / RECORD, json.dumps(asdict(record), indent=1).encode())
             if time.monotonic() > shown + BLINK:
                 shown = time.monotonic()
                 rate = (record.done - before) / (shown - started)
@@ -229,7 +230,7 @@ def _write(
     if not names:
         (out / PART).unlink()
         raise UserError(f"None of the images can be read, such as {images[0]}: give a folder with sound ones.")
-    _put(out / NAMES, "".join(f"{name}\n" for name in names))
+    write_whole(out / NAMES, "".join(f"{name}\n" for name in names).encode())
     (out / PART).replace(out / ARRAY)
 
 
@@ -251,15 +252,6 @@ def _header(rows: int, width: int) -> bytes:
     description = {"descr": npy.dtype_to_descr(HALF), "fortran_order": False, "shape": (rows, width)}
     npy.write_array_header_1_0(buffer, description)
     return buffer.getvalue()
-
-
-def _put(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all."""
-    new = path.with_name(f"{path.name}.new")
-    with new.open("wb") as file:
-        file.write(text.encode())
-        _sync(file)
-    new.replace(path)
 
 
 def _sync(file: BinaryIO) -> None:

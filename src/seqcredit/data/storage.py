@@ -210,6 +210,16 @@ def _own_files(folder: Path) -> set[str]:
         return set()
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """A file that appears whole or not at all, also if the process is killed while it writes."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
 def _sync(*paths: Path) -> None:
     """Wait until files and folders are on the disk."""
     for path in paths:

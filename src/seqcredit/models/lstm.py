@@ -58,9 +58,7 @@ class Writer(nn.Module):
         words = torch.cat([bos, self.embedding(tokens[:, :-1])], 1)  # (B, T, embedding)
         if self.fed:
             return self._feed(memory, words, masks)
-        real = token_mask(tokens)
-        write = self._write_real if self._pays(real) else self._write
-        return self._attend(memory, write(words, real, memory.h, memory.c), masks)[0]
+        return self._attend(memory, self._write(words, token_mask(tokens), memory.h, memory.c), masks)[0]
 
     def branches(
         self,
@@ -141,6 +139,8 @@ class Writer(nn.Module):
 
     def _write(self, inputs: Tensor, real: Bool[Tensor, "B T"], h: Tensor, c: Tensor) -> Tensor:
         """The decoder's LSTM over (B, T, .), from h and c (B, layers, D)."""
+        if self._pays(real):
+            return self._write_real(inputs, real, h, c)
         dtype = self.bos.dtype
         start = (h.transpose(0, 1).to(dtype).contiguous(), c.transpose(0, 1).to(dtype).contiguous())
         with _own_precision(inputs):

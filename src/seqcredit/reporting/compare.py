@@ -1,13 +1,17 @@
 """Two runs on the same test set: scores, significance, and the sentences that differ most."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqcredit.errors import UserError
 from seqcredit.rewards.corpus import streams
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU, BLEUScore
 
 Words = Sequence[str]
 Scores = NDArray[np.float64]
@@ -68,11 +72,7 @@ def resampled(hypotheses: Sequence[Words], references: Sequence[Sequence[Words]]
     from sacrebleu.metrics.bleu import BLEU
 
     _same_size(hypotheses, hypotheses, references)
-    metric = BLEU(tokenize="none", force=True, effective_order=True)
-    found = [
-        metric.sentence_score(" ".join(words), [" ".join(reference) for reference in group])
-        for words, group in zip(hypotheses, references, strict=True)
-    ]
+    found = [sentence_bleu(words, group) for words, group in zip(hypotheses, references, strict=True)]
     counts = np.array([[*score.counts, *score.totals, score.sys_len, score.ref_len] for score in found])
     drawn = np.random.default_rng(SEED).choice(len(found), size=(samples, len(found)), replace=True)
     times = np.stack([np.ones(len(found)), *(np.bincount(row, minlength=len(found)) for row in drawn)])
@@ -102,16 +102,23 @@ def differences(
     baseline: Sequence[Words], system: Sequence[Words], references: Sequence[Sequence[Words]]
 ) -> list[Difference]:
     """All sentences, the largest change of sentence BLEU first."""
-    from sacrebleu.metrics.bleu import BLEU
-
     _same_size(baseline, system, references)
-    metric = BLEU(tokenize="none", force=True, effective_order=True)
     found = []
     for i, (a, b, group) in enumerate(zip(baseline, system, references, strict=True)):
-        texts = [" ".join(words) for words in group]
-        scores = (metric.sentence_score(" ".join(words), texts).score for words in (a, b))
-        found.append(Difference(i, *scores))
+        found.append(Difference(i, sentence_bleu(a, group).score, sentence_bleu(b, group).score))
     return sorted(found, key=lambda d: -abs(d.system - d.baseline))
+
+
+def sentence_bleu(words: Words, references: Sequence[Words]) -> "BLEUScore":
+    """BLEU of one sentence in percent, and its counts, by sacreBLEU."""
+    return _sentence_metric().sentence_score(" ".join(words), [" ".join(reference) for reference in references])
+
+
+@cache
+def _sentence_metric() -> "BLEU":
+    from sacrebleu.metrics.bleu import BLEU
+
+    return BLEU(tokenize="none", force=True, effective_order=True)
 
 
 def _lines(hypotheses: Sequence[Words]) -> list[str]:

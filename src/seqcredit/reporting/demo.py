@@ -36,17 +36,16 @@ def demo(out: Path, say: Callable[[str], None], task: str = "translation", only:
     """Make the data, train the recipes of the task's demo, MLE among them, and compare them on the test set."""
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} is there already; remove it, or choose another folder with --out.")
-    started = time.monotonic()
+    started, names = time.monotonic(), [name for name in ROWS if name == FIRST or name in only]
     what = _make_phrases(out) if task == "translation" else _make_pictures(out)
     say(f"data: {what} in {out / 'data'}")
     train = partial(_train, folder=RECIPES[task], out=out, say=say)
     with ThreadPoolExecutor(2) as pool:
-        first, *alone = (pool.submit(train, name) for name in (FIRST, ALONE) if name == FIRST or name in only)
+        first, *alone = (pool.submit(train, name) for name in (FIRST, ALONE) if name in names)
         first.result()
-        list(pool.map(train, [name for name in OTHERS if name in only]))
+        list(pool.map(train, [name for name in OTHERS if name in names]))
         for other in alone:
             other.result()
-    names = [name for name in ROWS if name == FIRST or name in only]
     say(f"trained {len(names)} recipes in {time.monotonic() - started:.0f} s")
     return _table(out, names)
 

@@ -14,6 +14,7 @@ import torch
 from seqcredit import config
 from seqcredit.data.batches import from_sentences
 from seqcredit.data.prepared import Prepared, Split
+from seqcredit.data.storage import write_whole
 from seqcredit.data.text import read_parallel
 from seqcredit.errors import UserError
 from seqcredit.models.captioner import Captioner
@@ -21,7 +22,7 @@ from seqcredit.models.lstm import Seq2Seq
 from seqcredit.rewards.corpus import corpus_bleu, corpus_bleus, corpus_chrf, corpus_cider, corpus_rouge_l
 from seqcredit.training.build import build_actor
 from seqcredit.training.decoding import Search, decode, translate
-from seqcredit.training.runs import Run, log_entries, of_network, write_whole
+from seqcredit.training.runs import Run, log_entries, of_network
 
 RELEASE_LONGEST = 50  # the released code drops test pairs with more words on either side
 

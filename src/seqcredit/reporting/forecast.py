@@ -2,7 +2,6 @@
 
 import heapq
 import itertools
-import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,15 +30,6 @@ class Standing(NamedTuple):
     phase: str
     share: float | None
     seconds: float | None
-
-
-def read_log(path: Path) -> list[Entry]:
-    """The whole lines of a log that may be being written."""
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except OSError:
-        return []
-    return [json.loads(line) for line in lines if line.endswith(b"}")]
 
 
 def paces(entries: Sequence[Entry]) -> dict[str, Pace]:

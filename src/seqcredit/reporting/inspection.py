@@ -29,10 +29,11 @@ from seqcredit.credit.values import (
     soft_value,
     token_rewards,
 )
-from seqcredit.data.batches import collate, from_sentences
+from seqcredit.data.batches import collate, from_sentences, to_device
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
 from seqcredit.models.critic import Critic
+from seqcredit.reporting.compare import sentence_bleu
 from seqcredit.reporting.credit import load_critic
 from seqcredit.reporting.evaluate import final_search, hypotheses_file, load_actor, read_hypotheses
 from seqcredit.training.build import build_reward
@@ -95,6 +96,11 @@ class Judge:
     phase: config.Phase | None  # what the critic was trained by; without a critic, who gives tau
     critic: Critic | None
     critic_name: str | None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the actor is."""
+        return next(self.actor.parameters()).device
 
     @property
     def tau(self) -> float:
@@ -213,7 +219,7 @@ def inspect_split(
     references = list(split.reference_texts())[:size]
     judged: list[list[Credit]] = []
     for rows in _chunks(size, len(prepared.target_vocabulary), split, known):
-        batch = _on_device(collate(split, np.asarray(split.groups[:-1])[rows]), judges[0])
+        batch = to_device(collate(split, np.asarray(split.groups[:-1])[rows]), judges[0].device)
         texts = [references[i] for i in rows]
         found = []
         for judge, written in zip(judges, known, strict=True):
@@ -248,7 +254,7 @@ def typed_batch(
         raise UserError(f"{prepared.folder} holds pictures, not sentences: leave out --source.")
     batch = from_sentences([prepared.cut(source)], prepared.source_vocabulary)
     ids, texts = reference_ids(prepared, references)
-    return _on_device(Batch(batch.source, ids), judge), texts
+    return to_device(Batch(batch.source, ids), judge.device), texts
 
 
 def reference_ids(prepared: Prepared, references: Sequence[str]) -> tuple[Int[Tensor, "1 R L"], list[list[str]]]:
@@ -267,7 +273,7 @@ def judge_words(
     """Credit of hypotheses in words; `references` are those of the batch, in words."""
     tokens = pad([prepared.target_ids(list(words)) for words in hypotheses]).to(batch.source.device)
     pairs = zip(hypotheses, references, strict=True)
-    bleus = [sentence_bleu(words, group) if group else None for words, group in pairs]
+    bleus = [sentence_bleu(words, group).score if group else None for words, group in pairs]
     texts = [" ".join(words) for words in hypotheses]
     return judge_tokens(judge, prepared.target_vocabulary.words, batch, tokens, texts, bleus)
 
@@ -290,19 +296,6 @@ def _chunks(size: int, actions: int, split: Split, known: Sequence[list[list[str
     longest = max([40, *(len(words) for written in known for words in written or [])])
     step = max(1, min(64, ENTRIES // (actions * longest)))
     return (list(range(start, min(size, start + step))) for start in range(0, size, step))
-
-
-def _on_device(batch: Batch, judge: Judge) -> Batch:
-    device = next(judge.actor.parameters()).device
-    return Batch(batch.source.to(device), batch.references.to(device))
-
-
-def sentence_bleu(words: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """BLEU of one sentence in percent, as `seqcredit compare` has it."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    metric = BLEU(tokenize="none", force=True, effective_order=True)
-    return metric.sentence_score(" ".join(words), [" ".join(text) for text in references]).score
 
 
 # --- the numbers -----------------------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from typing import Any
 
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
+from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
 from seqcredit.reporting.compare import paired_bootstrap
 from seqcredit.reporting.evaluate import hypotheses_file, read_hypotheses
-from seqcredit.training.runs import Run, write_whole
+from seqcredit.training.runs import Run
 
 
 def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.data.vocabulary import UNK_SYMBOL
 from seqcredit.errors import UserError
 from seqcredit.reporting import page
-from seqcredit.reporting.inspection import Judge, Subject, judge_tokens, reference_ids, sentence_bleu
+from seqcredit.reporting.compare import sentence_bleu
+from seqcredit.reporting.inspection import Judge, Subject, judge_tokens, reference_ids
 from seqcredit.types import EOS, UNK, Batch, pad
 
 try:
@@ -165,7 +166,7 @@ class Desk:
         for judge, hypothesis in zip(self.judges, asked.hypotheses, strict=True):
             tokens = pad([self._ids(hypothesis)]).to(source.device)
             said = self.prepared.words(tokens[0].tolist())
-            bleu = sentence_bleu(said, texts) if texts else None
+            bleu = sentence_bleu(said, texts).score if texts else None
             with self.lock:
                 judged += judge_tokens(judge, words, batch, tokens, [" ".join(said)], [bleu])
         table = page.Words()

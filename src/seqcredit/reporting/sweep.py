@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,9 +29,10 @@ from seqcredit.data.batches import epoch_batches
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import MANIFEST
 from seqcredit.errors import UserError
-from seqcredit.reporting.forecast import Entry, Rates, Standing, makespan, read_log, total
+from seqcredit.reporting.forecast import Entry, Rates, Standing, makespan, total
 from seqcredit.reporting.plan import Cell, Plan
 from seqcredit.training import checkpoints
+from seqcredit.training.runs import log_entries
 from seqcredit.training.watch import duration
 
 LOCKS = ".sweep"  # below the runs
@@ -109,7 +110,7 @@ def missing(plan: Plan) -> list[str]:
 def in_the_way(plan: Plan, cell: Cell) -> bool:
     """Whether a cell's folder is neither a run nor the mere beginning of one: then it is somebody's, and stays."""
     folder = plan.run(cell.id)
-    lines = read_log(folder / "log.jsonl")  # before the look at checkpoints: the first of them comes before any line
+    lines = log_entries(folder / "log.jsonl")  # before the look at checkpoints: the first of them comes before any line
     if not folder.exists() or begun(folder) or trained(plan, cell.id):
         return False
     foreign = {path.name for path in folder.iterdir()} - BEGINNING if folder.is_dir() else {folder.name}
@@ -166,7 +167,7 @@ class Forecast:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.rates = plan, Rates(epoch_counter(plan.data))
         self.phases = {cell.id: cell.recipe.phase[len(plan.taken(cell)) :] for cell in plan.cells.values()}
-        self._logs: dict[str, tuple[tuple[int, int], list[Entry]]] = {}
+        self._logs: dict[str, tuple[tuple[int, int], Sequence[Entry]]] = {}
 
     def refresh(self) -> None:
         """Read the logs that have changed."""
@@ -176,10 +177,10 @@ class Forecast:
                 about = path.stat()
                 version = (about.st_size, about.st_mtime_ns)
                 if self._logs.get(name, (None,))[0] != version:
-                    self._logs[name] = (version, read_log(path))
+                    self._logs[name] = (version, log_entries(path))
                     self.rates.add(cell.path, name, self._logs[name][1])
 
-    def entries(self, name: str) -> list[Entry]:
+    def entries(self, name: str) -> Sequence[Entry]:
         return self._logs[name][1] if name in self._logs else []
 
     def standing(self, cell: Cell) -> Standing:
@@ -367,7 +368,7 @@ class Sweep:
     def _fail(self, cell: Cell, why: str) -> State:
         """A run that diverged once too often says so in the last line of its log."""
         self.failed.add(cell.id)
-        entries = read_log(self.plan.run(cell.id) / "log.jsonl")
+        entries = log_entries(self.plan.run(cell.id) / "log.jsonl")
         kind = "diverged" if entries and entries[-1]["event"] == "diverged" else "failed"
         self.say(f"{cell.id}: {kind}: {why}")
         return State(kind, why)

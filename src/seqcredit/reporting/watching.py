@@ -13,6 +13,7 @@ from typing import Any
 from rich.text import Text
 
 from seqcredit.data.prepared import Manifest
+from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
 from seqcredit.reporting.logs import CURVES, Curve, History, history, labels
 from seqcredit.training.runs import Run
@@ -241,9 +242,7 @@ def _svg(found: Sequence[State], key: str) -> str:
 
 def write_page(path: Path, found: Sequence[State], every: float) -> None:
     """Whole or not at all: a browser may read it at any time."""
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(page(found, every), encoding="utf-8")
-        partial.replace(path)
+        write_whole(path, page(found, every).encode())
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}; choose another --html FILE.") from None

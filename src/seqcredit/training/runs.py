@@ -119,16 +119,6 @@ def of_network(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
     return {key.removeprefix(f"{name}."): tensor for key, tensor in weights.items() if key.startswith(f"{name}.")}
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """A file that appears whole or not at all, also if the process is killed while it writes."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-
-
 def commit() -> str:
     """The commit of the code that runs, with `+` if it was changed since; empty outside a checkout."""
     here = Path(__file__).parent
@@ -167,5 +157,6 @@ class Log:
 
 
 def log_entries(path: Path) -> list[dict[str, Any]]:
-    """All lines of a log."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The whole lines of a log, which may be being written."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith(b"}")]
