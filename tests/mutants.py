@@ -67,7 +67,6 @@ DRAWS = "draws.py"
 COMPARE = "reporting/compare.py"
 RESULT_TABLES = "reporting/tables.py"
 LOGS = "reporting/logs.py"
-SENTENCE = "reporting/sentence.py"
 INSPECTION = "reporting/inspection.py"
 PAGE = "reporting/page.py"
 SCRIPT = "reporting/page.js"
@@ -337,9 +336,6 @@ MUTANTS = [
     Mutant(LOGS, 'offset = total if entry["event"] == "phase_end" else offset', "pass"),
     Mutant(LOGS, 'text.split(b"\\n")[:-1]', 'text.split(b"\\n")'),
     Mutant(LOGS, 'kept[first - 1]["total"] >= total', 'kept[first - 1]["total"] > total'),
-    Mutant(SENTENCE, "phase.tau if phase.future_entropy else 0.0", "0.0"),
-    Mutant(SENTENCE, "chosen(q, tokens) - value", "value - chosen(q, tokens)"),
-    Mutant(SENTENCE, "number - 1, None)", "number, None)"),
     # Sweeps: runs of other settings, circles, times, what is done, locks
     Mutant(PLAN, "if there != cell.recipe or begun != start:", "if there != cell.recipe:"),
     Mutant(PLAN, "        if asked != mine:", "        if False:"),
@@ -370,6 +366,7 @@ MUTANTS = [
     Mutant(INSPECTION, "order = np.argsort(q", "order = np.argsort(followed"),
     Mutant(INSPECTION, "return torch.where(forced.unsqueeze(-1), certain, logp)", "return logp"),
     Mutant(INSPECTION, 'self.tau if getattr(self.phase, "future_entropy", True) else 0.0', "self.tau"),
+    Mutant(INSPECTION, "prepared, split, [number - 1])", "prepared, split, [number - 2])"),
     Mutant(INSPECTION, "end = row.index(EOS) + 1", "end = row.index(EOS)"),
     Mutant(PAGE, "subjects[AT_ONCE:])", "subjects[AT_ONCE + 1 :])"),
     Mutant(PAGE, "return round(number * THOUSAND)", "return round(number * 100)"),

@@ -649,7 +649,7 @@ def table(options: argparse.Namespace) -> int:
 
 def plot(options: argparse.Namespace) -> int:
     """`seqcredit plot`."""
-    from seqcredit.reporting import cells, logs, plots, sentence, tables
+    from seqcredit.reporting import cells, inspection, logs, plots, tables
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -664,9 +664,9 @@ def plot(options: argparse.Namespace) -> int:
         plots.curves({name: logs.history(run) for name, run in zip(names, runs, strict=True)}, options.out)
     else:
         run = Run.open(options.run_folder)
-        judge = Run.open(options.critic) if options.critic else None
         prepared = open_data(run.data, run.about["vocabularies"])
-        plots.credit(sentence.credit_of(run, prepared, options.split, options.sentence, judge), options.out)
+        lender = Run.open(options.critic) if options.critic else None
+        plots.credit(inspection.inspect_one(run, prepared, options.split, options.sentence, lender), options.out)
     print(f"written to {options.out}")
     return 0
 

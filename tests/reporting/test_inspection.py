@@ -145,6 +145,16 @@ def test_written_hypotheses_are_taken_as_they_are(shown: Any, judges: list[Judge
         inspection.inspect_split([shown.mle], judges[:1], shown.prepared, split, 0)
 
 
+def test_one_sentence_is_that_of_the_page(shown: Any, subjects: list[Subject]) -> None:
+    for run, lender, place in ((shown.vaml, None, 2), (shown.mle, shown.erac, 0)):
+        found, known = inspection.inspect_one(run, shown.prepared, "test", 8, lender), subjects[7]
+        assert found[:2] == known[:2]
+        assert found.credits[0].words == known.credits[place].words
+        assert found.credits[0].advantage == pytest.approx(known.credits[place].advantage, abs=1e-4)
+    with pytest.raises(UserError, match="has no trained critic: give --critic RUN"):
+        inspection.inspect_one(shown.mle, shown.prepared, "test", 8)
+
+
 def test_a_sentence_of_ones_own(shown: Any, judges: list[Judge], tmp_path: Path) -> None:
     """As from the split, where the runs have written nothing yet: both are decoded."""
     runs = [Run(tmp_path, run.recipe, run.about) for run in (shown.mle, shown.erac, shown.vaml)]

@@ -1,5 +1,6 @@
 """Figures: what is drawn is what was measured, and a figure that cannot be made is refused first."""
 
+import math
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -12,8 +13,8 @@ from PIL import Image
 from reporting.cellar import MLE, bleu, references, spoilt, write_cell
 from seqcredit.cli import main
 from seqcredit.reporting import bench, cells, plots, tables
+from seqcredit.reporting.inspection import Credit, Subject, inspect_one
 from seqcredit.reporting.logs import History, history
-from seqcredit.reporting.sentence import Sentence, credit_of
 
 
 def test_growth_has_a_panel_an_axis_and_a_line_an_algorithm(tmp_path) -> None:
@@ -130,20 +131,23 @@ def test_ablation_is_a_heat_map(tiny, tmp_path: Path) -> None:
 def test_credit_shows_every_token_and_figure(tiny, tmp_path: Path) -> None:
     out = tmp_path / "credit.svg"
     assert command("credit", tiny.done.folder, "--sentence", 2, "--out", out) == 0
-    found, shown = credit_of(tiny.done, tiny.prepared, "test", 2), texts(out)
+    subject, shown = inspect_one(tiny.done, tiny.prepared, "test", 2), texts(out)
+    found = subject.credits[0]
     assert shown.count("</s>") == 1
-    assert {*found.tokens, *found.quantities} <= {*shown}
-    figures = [f"{value:.2f}" for row in found.quantities.values() for value in row]
+    assert {*found.words, "reward", "Q", "value", "advantage", "entropy", "probability"} <= {*shown}
+    rows = (found.rewards, found.q, found.value, found.advantage, found.entropy, [math.exp(x) for x in found.logp])
+    figures = [f"{value:.2f}" for row in rows for value in row]
     assert sorted(text for text in shown if re.fullmatch(r"-?\d+\.\d\d", text)) == sorted(
         "0.00" if figure == "-0.00" else figure for figure in figures
     )
-    assert any(f"source: {found.source}"[:30] in text for text in shown)
+    assert any(f"source: {subject.source}"[:30] in text for text in shown)
 
 
 def test_words_are_not_formulas(tmp_path: Path) -> None:
     row = [0.5, -0.25]
-    names = ("reward", "Q", "value", "advantage", "entropy", "probability")
-    plots.credit(Sentence("a <b> & $c", "d $x_1$", ["$x_1$", "<&>"], dict.fromkeys(names, row)), tmp_path / "x.svg")
+    names = ("logp", "entropy", "rewards", "q", "value", "advantage")
+    shown_credit = Credit("", ["$x_1$", "<&>"], policy=[], **dict.fromkeys(names, row))
+    plots.credit(Subject("a <b> & $c", ["d $x_1$"], [shown_credit]), tmp_path / "x.svg")
     shown = texts(tmp_path / "x.svg")
     assert {"$x_1$", "<&>"} <= {*shown}
     assert any("a <b> & $c" in text for text in shown)
@@ -157,7 +161,7 @@ def test_the_same_figure_has_the_same_bytes(ending: str, kinds: tuple, tiny, by_
         "tau": cells.read([by_tau]),
         "curves": {"run": history(tiny.done)},
         "ablation": grid,
-        "credit": credit_of(tiny.done, tiny.prepared, "test", 1),
+        "credit": inspect_one(tiny.done, tiny.prepared, "test", 1),
     }
     for kind in kinds:
         one, two = (tmp_path / f"{kind}-{again}.{ending}" for again in ("a", "b"))
@@ -178,6 +182,7 @@ def test_the_same_figure_has_the_same_bytes(ending: str, kinds: tuple, tiny, by_
         (("tau", "{cells}/mle-1.json", "--out", "{tmp}/x.png"), "no cell of AC or ERAC"),
         (("ablation", "{cells}", "--out", "{tmp}/x.png"), "differ in smoothing and target_rate alone"),
         (("credit", "{done}", "--sentence", "99", "--out", "{tmp}/x.png"), "There is no sentence 99"),
+        (("credit", "{done}", "--sentence", "0", "--out", "{tmp}/x.png"), "it has 1 to 40"),
         (("credit", "{done}", "--out", "{tmp}/x.png"), "--sentence"),
         (("pie", "--out", "{tmp}/x.png"), "invalid choice: 'pie'"),
     ],

@@ -210,30 +210,47 @@ def _proposing_phase(run: Run) -> config.Phase | None:
 def inspect_split(
     runs: Sequence[Run], judges: Sequence[Judge], prepared: Prepared, split: Split, count: int | None = None
 ) -> list[Subject]:
-    """The first sentences, or pictures, of a split, with the hypotheses that each run has written, or writes now."""
+    """The first sentences, or pictures, of a split."""
     if count is not None and count < 1:
         raise UserError(f"--count {count}: show at least one.")
     size = len(split) if count is None else min(count, len(split))
+    return inspect_rows(runs, judges, prepared, split, range(size))
+
+
+def inspect_rows(
+    runs: Sequence[Run], judges: Sequence[Judge], prepared: Prepared, split: Split, rows: Sequence[int]
+) -> list[Subject]:
+    """Sentences, or pictures, of a split, with the hypotheses that each run has written, or writes now."""
     known = [_written(run, split) for run in runs]
-    sources = [" ".join(words) for words in split.source_texts()][:size]
-    references = list(split.reference_texts())[:size]
+    sources = [" ".join(words) for words in split.source_texts()]
     judged: list[list[Credit]] = []
-    for rows in _chunks(size, len(prepared.target_vocabulary), split, known):
-        batch = to_device(collate(split, np.asarray(split.groups[:-1])[rows]), judges[0].device)
-        texts = [references[i] for i in rows]
+    for part in _chunks(rows, len(prepared.target_vocabulary), known):
+        batch = to_device(collate(split, np.asarray(split.groups[:-1])[part]), judges[0].device)
+        texts = [split.reference_text(row) for row in part]
         found = []
         for judge, written in zip(judges, known, strict=True):
             hypotheses = (
                 translate(judge.actor, prepared, batch.source, judge.search)
                 if written is None
-                else [written[i] for i in rows]
+                else [written[row] for row in part]
             )
             found.append(judge_words(judge, prepared, batch, hypotheses, texts))
         judged += [list(one) for one in zip(*found, strict=True)]
     return [
-        Subject(source, [" ".join(words) for words in group], each)
-        for source, group, each in zip(sources, references, judged, strict=True)
+        Subject(sources[row], [" ".join(words) for words in split.reference_text(row)], each)
+        for row, each in zip(rows, judged, strict=True)
     ]
+
+
+def inspect_one(run: Run, prepared: Prepared, name: str, number: int, lender: Run | None = None) -> Subject:
+    """One sentence of a split, counted from 1, with everything that a critic says of it."""
+    split = prepared.split(name)
+    if not 1 <= number <= len(split):
+        raise UserError(f"There is no sentence {number} in {name}: it has 1 to {len(split):,}.")
+    judges = load_judges([run], prepared, lender)
+    if judges[0].critic is None:
+        raise UserError(f"{run.folder} has no trained critic: give --critic RUN, a run of AC, ERAC or VAML.")
+    return inspect_rows([run], judges, prepared, split, [number - 1])[0]
 
 
 def inspect_typed(judges: Sequence[Judge], prepared: Prepared, source: str, references: Sequence[str]) -> Subject:
@@ -291,11 +308,11 @@ def _written(run: Run, split: Split) -> list[list[str]] | None:
     return found
 
 
-def _chunks(size: int, actions: int, split: Split, known: Sequence[list[list[str]] | None]) -> Iterator[list[int]]:
+def _chunks(rows: Sequence[int], actions: int, known: Sequence[list[list[str]] | None]) -> Iterator[list[int]]:
     """Rows that fit into memory together."""
     longest = max([40, *(len(words) for written in known for words in written or [])])
     step = max(1, min(64, ENTRIES // (actions * longest)))
-    return (list(range(start, min(size, start + step))) for start in range(0, size, step))
+    return (list(rows[start : start + step]) for start in range(0, len(rows), step))
 
 
 # --- the numbers -----------------------------------------------------------------------------------------------------

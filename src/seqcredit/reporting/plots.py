@@ -11,8 +11,8 @@ from seqcredit.errors import UserError
 
 if TYPE_CHECKING:
     from seqcredit.reporting.cells import Cell
+    from seqcredit.reporting.inspection import Subject
     from seqcredit.reporting.logs import History
-    from seqcredit.reporting.sentence import Sentence
     from seqcredit.reporting.tables import Summary
 
 # Okabe and Ito's colours, which colour-blind readers tell apart; lines differ in their marks too.
@@ -160,15 +160,24 @@ def ablation(grid: "Mapping[float, Mapping[float, Summary]]", path: Path) -> Non
     _save(figure, path)
 
 
-def credit(sentence: "Sentence", path: Path) -> None:
+def credit(subject: "Subject", path: Path) -> None:
     """Tokens by quantities; every row has its own scale, and that of rewards and advantages has zero in its middle."""
     pyplot = _pyplot()
-    count, names = len(sentence.tokens), list(sentence.quantities)
+    shown = subject.credits[0]
+    quantities = {
+        "reward": shown.rewards,
+        "Q": shown.q,
+        "value": shown.value,
+        "advantage": shown.advantage,
+        "entropy": shown.entropy,
+        "probability": [math.exp(logp) for logp in shown.logp],
+    }
+    count, names = len(shown.words), list(quantities)
     size = (max(6.0, 0.62 * count + 1.6), 0.42 * len(names) + 1.9)
     figure, panels = pyplot.subplots(len(names), 1, figsize=size, layout="constrained")
     figure.get_layout_engine().set(h_pad=0.01, hspace=0)
     for panel, name in zip(panels, names, strict=True):
-        values = sentence.quantities[name]
+        values = quantities[name] or []
         largest = max(map(abs, values)) or 1.0
         low, high = (-largest, largest) if name in DIVERGING else (min(0.0, *values), max(values))
         image = panel.imshow(
@@ -183,9 +192,9 @@ def credit(sentence: "Sentence", path: Path) -> None:
         panel.tick_params(length=0)
         for side in panel.spines.values():
             side.set_visible(False)
-    panels[-1].set_xticks(range(count), sentence.tokens, rotation=45, ha="right", rotation_mode="anchor")
+    panels[-1].set_xticks(range(count), shown.words, rotation=45, ha="right", rotation_mode="anchor")
     width = int(size[0] * 15)
-    said = (("source", sentence.source), ("reference", sentence.reference))
+    said = (("source", subject.source), ("reference", subject.references[0]))
     text = "\n".join("\n    ".join(textwrap.wrap(f"{name}: {words}", width)) for name, words in said)
     panels[0].set_title(text, loc="left", fontsize=9)
     _save(figure, path)
