@@ -367,6 +367,8 @@ MUTANTS = [
     Mutant(INSPECTION, "return torch.where(forced.unsqueeze(-1), certain, logp)", "return logp"),
     Mutant(INSPECTION, 'self.tau if getattr(self.phase, "future_entropy", True) else 0.0', "self.tau"),
     Mutant(INSPECTION, "prepared, split, [number - 1])", "prepared, split, [number - 2])"),
+    Mutant("models/critic.py", "(mask & there.unsqueeze(-1))", "mask"),
+    Mutant("models/critic.py", "there / there.sum(1, keepdim=True)", "there / there.shape[1]"),
     Mutant(INSPECTION, "end = row.index(EOS) + 1", "end = row.index(EOS)"),
     Mutant(PAGE, "subjects[AT_ONCE:])", "subjects[AT_ONCE + 1 :])"),
     Mutant(PAGE, "return round(number * THOUSAND)", "return round(number * 100)"),

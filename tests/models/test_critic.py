@@ -33,6 +33,26 @@ def test_reads_the_first_reference_as_its_source(kind) -> None:
     assert torch.equal(q, judge.readout(judge.features(judge.encode(other), TOKENS)))
 
 
+def test_reads_all_references_in_any_order() -> None:
+    judge = critic(references="all")
+
+    def q(references: torch.Tensor) -> torch.Tensor:
+        return judge.readout(judge.features(judge.encode(references), TOKENS[: len(references)]))
+
+    known = q(REFERENCES)
+    torch.testing.assert_close(q(REFERENCES[:1].flip(1)), known[:1], atol=1e-12, rtol=0)
+    other = REFERENCES.clone()
+    other[0, 1, 0] = 2
+    assert not torch.allclose(q(other)[0], known[0])
+    alone = judge.readout(judge.features(judge.encode(REFERENCES[1:, :1]), TOKENS[1:]))
+    torch.testing.assert_close(alone, known[1:], atol=1e-12, rtol=0)  # an absent reference leaves no trace
+    single = [Critic.encode(critic(), REFERENCES[:1, [i]]) for i in (0, 1)]
+    read = judge.encode(REFERENCES[:1])
+    torch.testing.assert_close(read.h, (single[0].h + single[1].h) / 2, atol=1e-12, rtol=0)
+    words = [state for one in single for state in one.states[0][one.mask[0]]]
+    torch.testing.assert_close(read.states[0][read.mask[0]], torch.stack(words), atol=1e-12, rtol=0)
+
+
 def test_has_no_dropout_unless_asked() -> None:
     assert critic().masks(3, Noise(generator(), 2)) is None
     assert critic(dropout=0.1).masks(3, Noise(generator(), 2)) is not None

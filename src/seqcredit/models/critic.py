@@ -8,10 +8,11 @@ from torch import Generator, Tensor, nn
 
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import Memory
+from seqcredit.types import ABSENT, EOS
 
 
 class Critic(Seq2Seq):
-    """Q_phi: the same network with the reference as its source. `readout(features)` is Q.
+    """Q_phi: the same network with the reference, or all of them, as its source. `readout(features)` is Q.
 
     The defaults are ERAC's critic; VAML's Q-network has attention "dot" and dropout 0.1.
     """
@@ -26,14 +27,28 @@ class Critic(Seq2Seq):
         input_feeding: bool = False,
         dropout: float = 0.0,
         generator: Generator | None = None,
+        references: Literal["own", "all"] = "own",
     ) -> None:
         super().__init__(
             actions, actions, embedding, hidden, layers, attention, input_feeding, dropout, generator=generator
         )
+        self.references = references
 
     def encode(self, references: Int[Tensor, "B R L"]) -> Memory:
-        """Read the first reference."""
-        return super().encode(references[:, 0])
+        """Read the first reference, or all: attention sees every word, and the decoder starts from their mean."""
+        if self.references == "own" or references.shape[1] == 1:
+            return super().encode(references[:, 0])
+        there = references[..., 0] != ABSENT  # (B, R)
+        read = super().encode(references.clamp(min=EOS).flatten(0, 1))
+        states, keys, mask, h, c = (field.unflatten(0, there.shape) for field in read)
+        share = (there / there.sum(1, keepdim=True)).to(h.dtype)[..., None, None]
+        return Memory(
+            states.flatten(1, 2),
+            keys.flatten(1, 2),
+            (mask & there.unsqueeze(-1)).flatten(1, 2),
+            (h * share).sum(1),
+            (c * share).sum(1),
+        )
 
 
 @torch.no_grad()

@@ -36,12 +36,15 @@ def build_actor(recipe: config.Recipe, prepared: Prepared) -> Seq2Seq | Captione
 
 
 def build_critic(recipe: config.Recipe, prepared: Prepared) -> Critic:
-    """The critic with its first weights."""
+    """The critic with its first weights. It reads the references that the pay-off counts."""
     m, actions = recipe.critic, len(prepared.target_vocabulary)
     if m.attention == "none":
         raise UserError("The critic reads the reference: set attention to 'dot' or 'mlp' in [critic].")
     generator = torch.Generator().manual_seed(recipe.seed + 1_000_003)
-    return Critic(actions, m.embedding, m.hidden, m.layers, m.attention, m.input_feeding, m.dropout, generator)
+    size = (m.embedding, m.hidden, m.layers)
+    return Critic(
+        actions, *size, m.attention, m.input_feeding, m.dropout, generator, references=recipe.payoff.references
+    )
 
 
 def build_payoffs(recipe: config.Recipe, phase: config.Phase, prepared: Prepared) -> Payoffs:
