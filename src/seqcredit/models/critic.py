@@ -7,7 +7,7 @@ from jaxtyping import Int
 from torch import Generator, Tensor, nn
 
 from seqcredit.models.lstm import Seq2Seq
-from seqcredit.models.memory import Memory
+from seqcredit.models.memory import Memory, select
 from seqcredit.types import ABSENT, EOS
 
 
@@ -39,7 +39,9 @@ class Critic(Seq2Seq):
         if self.references == "own" or references.shape[1] == 1:
             return super().encode(references[:, 0])
         there = references[..., 0] != ABSENT  # (B, R)
-        read = super().encode(references.clamp(min=EOS).flatten(0, 1))
+        # The captions of a picture stand in the batch once for each of them: each is read once.
+        rows, place = references.clamp(min=EOS).flatten(0, 1).unique(dim=0, return_inverse=True)
+        read = select(super().encode(rows), place)
         states, keys, mask, h, c = (field.unflatten(0, there.shape) for field in read)
         share = (there / there.sum(1, keepdim=True)).to(h.dtype)[..., None, None]
         return Memory(
