@@ -166,7 +166,7 @@ def tab(browser: Any) -> Iterator[Callable[..., Tab]]:
 
     def show(address: str, width: int = 1280, **options: Any) -> Tab:
         page, complaints = browser.new_page(viewport={"width": width, "height": 900}, **options), []
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(address)

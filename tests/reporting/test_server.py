@@ -378,9 +378,11 @@ def test_a_photograph_is_described_and_judged(captions: Served, tab: Callable[..
     seen = tab(f"http://{captions.host}/").page
     seen.set_input_files("#file", tmp_path / "photo.png")
     seen.wait_for_selector("#drop img")
-    seen.fill("#reference", "a small red circle is above a large blue square")
+    references = ["a small red circle is above a large blue square", "a red circle"]
+    seen.fill("#reference", "\n".join(references))
     seen.click("#go")
     seen.wait_for_selector("#curve svg")
+    assert seen.locator("#subject dd").all_text_contents()[1:] == references
     assert seen.locator("[data-run='0']").all_text_contents() == [*said, "end"]
     assert seen.locator("dd.source img").evaluate("i => i.naturalWidth") == 80
     seen.locator("[data-run='0'][data-token='0']").click()

@@ -454,7 +454,8 @@
       }
     },
     async ask() {
-      const source = $("source").value, reference = $("reference").value.trim();
+      const source = $("source").value;
+      const references = $("reference").value.split("\n").map((line) => line.trim()).filter(Boolean);
       const about = state.data.pictures ? { picture: live.upload } : { source };
       if (state.data.pictures ? !live.upload : !source.trim()) throw new Error(state.data.pictures ? "Choose a photograph first." : "Type a sentence first.");
       $("subject").replaceChildren();
@@ -470,7 +471,7 @@
         $("progress").textContent = `${state.data.runs[run].name} writes`;
         hypotheses.push(await live.grow(about, run, [], (step) => places[run].tokens.append(make("span", { class: "grown" }, step.word))));
       }
-      const found = await live.score(about, reference ? [reference] : [], hypotheses);
+      const found = await live.score(about, references, hypotheses);
       state.data.subjects.unshift(found);
       state.hay = [];
       $("progress").textContent = "";
