@@ -50,6 +50,12 @@ def parser() -> Parser:
     made.add_argument("--threads", type=int, default=1, metavar="N", help="threads of each (default: 1)")
     made.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
     made.add_argument("--data-root", type=Path, default=Path(), metavar="FOLDER", help="where the data folder is")
+    about = "where the folders of runs and results go, to repeat a cell beside the one that is kept"
+    made.add_argument("--into", type=Path, default=Path(), metavar="FOLDER", help=about)
+    about = "these alone, and what they start from: `erac` or `erac-2`"
+    made.add_argument("--only", nargs="+", default=[], metavar="CELL", help=about)
+    about = "in all cells, such as phase.*.epochs=1; may be given several times"
+    made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
     made.add_argument("--dry-run", action="store_true", help="only say what there is to do, and how long it will take")
     made = command("evaluate", commands.evaluate, "decode a split with a trained run and score it")
     made.add_argument("run_folder", metavar="RUN", type=Path)

@@ -172,7 +172,8 @@ def sweep(options: argparse.Namespace) -> int:
     if options.threads < 1 or (options.jobs is not None and options.jobs < 1):
         raise UserError("--jobs and --threads: at least one is needed.")
     jobs = options.jobs or max(1, (os.cpu_count() or 1) // options.threads)
-    plan, machine = read(options.file, options.data_root), report.Machine(jobs, options.threads, options.device)
+    plan = read(options.file, options.data_root, options.into, options.only, options.set)
+    machine = report.Machine(jobs, options.threads, options.device)
     for note in plan.notes():
         print(note, flush=True)
     if options.dry_run:

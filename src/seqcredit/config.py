@@ -239,7 +239,7 @@ RANGES: dict[type, dict[str, Range]] = {
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of a file, with `key=value` overrides: `seed=3`, `phase.2.tau=0.02`, `phase.critic.epochs=1`."""
+    """A recipe with overrides: `seed=3`, `phase.2.tau=0.02`, `phase.critic.epochs=1`, `phase.*.epochs=1`."""
     try:
         text = path.read_text(encoding="utf-8")
         table = tomllib.loads(text)
@@ -356,6 +356,10 @@ def _override(table: dict[str, Any], text: str) -> None:
     if not equals:
         raise UserError(f"--set {text}: write it as KEY=VALUE, such as phase.2.tau=0.02.")
     *parents, last = path.strip().split(".")
+    if parents[:2] == ["phase", "*"]:
+        for number in range(1, len(table.get("phase", [])) + 1):
+            _override(table, f"phase.{number}.{'.'.join([*parents[2:], last])}={literal}")
+        return
     target: Any = table
     for part in parents:
         target = _child(target, part, text)

@@ -270,3 +270,33 @@ def test_all_algorithms_have_three_seeds() -> None:
         assert cell_.name == cell_.path.stem
         starts = cell_.path.stem in {"mle-continued", "ac", "erac", "erac-without-future-entropy"}
         assert cell_.init_from == (f"mle-{cell_.seed}" if starts else None)
+
+
+STARTED = (
+    cell("mle")
+    + cell("cont", "erac", 'init_from = "mle"\nagainst = ["mle"]')
+    + cell("far", "erac", 'init_from = "mle"\nagainst = ["cont", "mle"]')
+)
+
+
+def test_some_cells_and_what_they_start_from() -> None:
+    planned(STARTED)
+    plan = read(Path("sweep.toml"), only=["far-2"])
+    assert list(plan.cells) == ["mle-2", "far-2"]
+    assert plan.cells["far-2"].against == ("mle-2",)  # not with what is left out
+    assert list(read(Path("sweep.toml"), only=["mle", "cont-1"]).cells) == ["mle-1", "mle-2", "cont-1"]
+    with pytest.raises(UserError, match="there is no cell 'fra-2'; the nearest is 'far-2'"):
+        read(Path("sweep.toml"), only=["fra-2"])
+
+
+def test_settings_for_all_cells_in_another_place() -> None:
+    planned(STARTED)
+    plan = read(Path("sweep.toml"), into=Path("again"), overrides=["phase.*.epochs=7", "beam=2"])
+    assert plan.run("mle-1") == Path("again/runs/mle-1")
+    assert plan.record(plan.cells["far-2"]) == Path("again/results/far-2.json")
+    assert plan.data == Path("data")
+    for one in plan.cells.values():
+        assert ([phase.epochs for phase in one.recipe.phase], one.recipe.beam) == ([7] * len(one.recipe.phase), 2)
+        assert one.overrides == ("phase.*.epochs=7", "beam=2")
+    with pytest.raises(UserError, match="the seed does not belong in set"):
+        read(Path("sweep.toml"), overrides=["seed=3"])

@@ -6,7 +6,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +91,14 @@ class Plan:
                     yield f"{cell.id}: {mine.name} comes from {cell.init_from}, trained with {other}."
 
 
-def read(file: Path, data_root: Path = Path()) -> Plan:
-    """The plan of a sweep file; whatever cannot work is one sentence."""
+def read(
+    file: Path,
+    data_root: Path = Path(),
+    into: Path = Path(),
+    only: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+) -> Plan:
+    """The plan of a sweep file, or of some of its cells and what they start from; what cannot work is one sentence."""
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -100,6 +106,7 @@ def read(file: Path, data_root: Path = Path()) -> Plan:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{file} is not TOML: {error}.") from None
     _known(table, TOP, str(file))
+    _no_seed([text.partition("=")[0] for text in overrides], "--set")
     data, runs, results = (_folder(table, key, str(file)) for key in ("data", "runs", "results"))
     entries = [(kind, entry) for kind in ("cell", "grid") for entry in _tables(table, kind, str(file))]
     if not entries:
@@ -107,12 +114,14 @@ def read(file: Path, data_root: Path = Path()) -> Plan:
     cells: dict[str, Cell] = {}
     for kind, entry in entries:
         where = f"{file}: {kind} {entry.get('name', '')!r}"
-        made = list(_cells(kind, entry, table.get("seeds"), where))
+        made = list(_cells(kind, entry, table.get("seeds"), overrides, where))
         for name in dict.fromkeys(cell.name for cell in made):
             if any(name == other.name for other in cells.values()):
                 raise UserError(f"{where}: there are two cells of the name {name}; give each its own.")
         cells |= {cell.id: cell for cell in made}
-    plan = Plan(data_root / data, runs, results, _resolved(cells, str(file)))
+    resolved = _resolved(cells, str(file))
+    wanted = _only(resolved, only, str(file)) if only else resolved
+    plan = Plan(data_root / data, into / runs, into / results, wanted)
     for cell in plan.cells.values():
         _check_start(plan, cell, str(file))
         _check_against(plan, cell, str(file))
@@ -123,7 +132,7 @@ def read(file: Path, data_root: Path = Path()) -> Plan:
 # From tables to cells.
 
 
-def _cells(kind: str, entry: Table, seeds: Any, where: str) -> Iterator[Cell]:
+def _cells(kind: str, entry: Table, seeds: Any, more: Sequence[str], where: str) -> Iterator[Cell]:
     """Every combination of overrides, of what to start from, and of seeds."""
     _known(entry, ENTRY, where)
     name, path = _text(entry, "name", where), Path(_text(entry, "recipe", where))
@@ -136,7 +145,8 @@ def _cells(kind: str, entry: Table, seeds: Any, where: str) -> Iterator[Cell]:
         raise UserError(f"{where}: minutes is {minutes!r}, but it must be a number above 0.")
     guess = None if minutes is None else float(minutes)
     against = _texts(entry.get("against", []), "against", where)
-    for source, (label, overrides), seed in itertools.product(sources, combinations, seeds):
+    for source, (label, own), seed in itertools.product(sources, combinations, seeds):
+        overrides = (*own, *more)
         try:
             recipe = config.load(path, [*overrides, f"seed={seed}"])
             recipe = config.until(recipe, until) if until is not None else recipe
@@ -202,9 +212,27 @@ def _resolved(cells: dict[str, Cell], file: str) -> dict[str, Cell]:
         where = f"{file}: {cell.id}"
         start = _lookup(cell.init_from, cell.seed, cells, f"{where}: init_from") if cell.init_from else None
         against = tuple(_lookup(word, cell.seed, cells, f"{where}: against") for word in cell.against)
-        values = {key: getattr(cell, key) for key in cell.__dataclass_fields__}
-        found[cell.id] = Cell(**{**values, "init_from": start, "against": against})
+        found[cell.id] = replace(cell, init_from=start, against=against)
     return found
+
+
+def _only(cells: Mapping[str, Cell], names: Sequence[str], file: str) -> dict[str, Cell]:
+    """Cells by their names or ids, and what they start from; they are compared with each other only."""
+    wanted = []
+    for name in names:
+        found = [cell.id for cell in cells.values() if name in (cell.id, cell.name)]
+        if not found:
+            raise UserError(f"{file}: there is no cell {name!r}{config.nearest(name, cells)}.")
+        wanted += found
+    for name in wanted:  # grows as it is walked
+        start = cells[name].init_from
+        if start is not None and start in cells and start not in wanted:
+            wanted.append(start)
+    kept = {name: cell for name, cell in cells.items() if name in wanted}
+    return {
+        name: replace(cell, against=tuple(other for other in cell.against if other in kept or other not in cells))
+        for name, cell in kept.items()
+    }
 
 
 def _lookup(word: str, seed: int, cells: Mapping[str, Cell], where: str) -> str:

@@ -1,0 +1,94 @@
+"""One small cell of every table, from real text to the table: the sweeps as they are, on little data, for a moment."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from seqcredit.cli import main
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("SEQCREDIT_DATA") or ROOT.parent / "shared" / "data")
+QUICK = ("epochs=8", "batch_size=10", "optimizer=adam", "learning_rate=0.02")
+SMALL = tuple(f"{network}.{width}=16" for network in ("actor", "critic") for width in ("hidden", "embedding"))
+CHANGES = (*(f"phase.*.{key}" for key in QUICK), *SMALL, "beam=1", "validation_beam=1", "longest_output=10")
+
+
+def run(*words: object) -> int:
+    with pytest.raises(SystemExit) as left:
+        main([*map(str, words)])
+    return int(left.value.code or 0)
+
+
+def swept(file: str, place: Path, results: str, *cells: str) -> dict[str, dict]:
+    """The records of some cells of a sweep, and of what they start from."""
+    changes = [word for change in CHANGES for word in ("--set", change)]
+    with contextlib.chdir(ROOT):
+        assert (
+            run("sweep", f"sweeps/{file}.toml", "--data-root", place, "--into", place, *changes, "--only", *cells) == 0
+        )
+    return {path.stem: json.loads(path.read_text()) for path in sorted((place / "results" / results).glob("*.json"))}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not DATA.exists():
+        pytest.skip("The real data are not here; SEQCREDIT_DATA may name their folder.")
+    place = tmp_path_factory.mktemp("sweeps")
+    files = []
+    for split, count in (("train", 100), ("valid", 20), ("test", 30)):  # all from one, for figures above 0
+        for side in ("de", "en"):
+            lines = (DATA / "tatoeba" / f"train.{side}").read_text().splitlines()[:count]
+            (place / f"{split}.{side}").write_text("\n".join(lines) + "\n")
+        files += [f"--{split}", place / f"{split}.de", place / f"{split}.en"]
+    assert run("prepare", place / "data/tatoeba-short", *files, "--tokenized") == 0
+    for split, count in (("train", 200), ("valid", 20), ("test", 30)):
+        lines = (DATA / "flickr8k" / f"{split}.tsv").read_text().splitlines()[:count]
+        (place / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", place / f"{split}.tsv")]
+    shown = ("--task", "captioning", "--features", DATA / "flickr8k" / "features.npy", "--tokenized")
+    assert run("prepare", place / "data/flickr8k", *files, *shown) == 0
+    return place
+
+
+@pytest.mark.slow
+def test_the_table_of_all_algorithms(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = swept("tatoeba", place, "tatoeba/seeds", "erac-without-future-entropy-1")
+    assert {*found} == {"mle-1", "erac-without-future-entropy-1"}
+    assert {*found["erac-without-future-entropy-1"]["against"]} == {"mle-1"}  # of those that are there
+    assert found["mle-1"]["bleu"] > 0
+    capsys.readouterr()
+    results = place / "results/tatoeba/seeds"
+    assert run("table", results, "--layout", "table1") == 0
+    shown = capsys.readouterr().out
+    row = next(line for line in shown.splitlines() if line.startswith("| MT, no input feeding | MLE |"))
+    assert row.replace("*", "").split(" | ")[2:4] == ["1", f"{found['mle-1']['bleu']:.2f}"]
+    assert run("table", results, "--layout", "entropy") == 0
+    shown = capsys.readouterr().out
+    assert f"{found['erac-without-future-entropy-1']['bleu']:.2f}" in shown
+
+
+@pytest.mark.slow
+def test_the_ablation_and_the_temperature(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = ("table3-smoothing-0.001-target_rate-0.1-1", "temperature-tau-0.02-1", "vaml-kappa-1-1")
+    found = swept("tatoeba-ablation", place, "tatoeba/ablation", *wanted)
+    assert {*found} == {*wanted, "mle-1"}
+    results = place / "results/tatoeba/ablation"
+    capsys.readouterr()
+    assert run("table", results / f"{wanted[0]}.json", "--layout", "ablation") == 0
+    assert f"{found[wanted[0]]['validation']['actor_critic']:.2f}" in capsys.readouterr().out
+    assert run("plot", "tau", results / f"{wanted[1]}.json", "--out", place / "tau.svg") == 0
+    assert "0.02" in (place / "tau.svg").read_text()
+
+
+@pytest.mark.slow
+def test_captions(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = swept("flickr8k", place, "flickr8k/seeds", "erac-1")
+    capsys.readouterr()
+    assert run("table", place / "results/flickr8k/seeds") == 0
+    shown = capsys.readouterr().out
+    for name in ("mle-1", "erac-1"):
+        assert f"{found[name]['bleu']:.2f}" in shown
+        assert "nrefs:5" in found[name]["bleu_4_signature"]
