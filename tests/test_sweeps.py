@@ -72,7 +72,7 @@ def test_the_table_of_all_algorithms(place: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.slow
 def test_the_ablation_and_the_temperature(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wanted = ("table3-smoothing-0.001-target_rate-0.1-1", "temperature-tau-0.02-1", "vaml-kappa-1-1")
+    wanted = ("table3-smoothing-0.001-target_rate-0.1-1", "temperature-tau-0.02-1")
     found = swept("tatoeba-ablation", place, "tatoeba/ablation", *wanted)
     assert {*found} == {*wanted, "mle-1"}
     results = place / "results/tatoeba/ablation"
