@@ -336,8 +336,10 @@ def test_a_captioning_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     fidelity, stems = CAPTIONING[folder]
     loaded = recipe(folder, stem)
     assert {path.stem for path in (RECIPES / folder).glob("*.toml")} == stems
-    assert (loaded.fidelity, loaded.data, loaded.payoff) == (fidelity, "", Payoff(references="own"))
     paper = folder == "coco"
+    judged = not paper and stem in {"ac", "erac"}  # there one caption is too little to be judged by
+    payoff = Payoff(references="all", unk_matches=False) if judged else Payoff(references="own")
+    assert (loaded.fidelity, loaded.data, loaded.payoff) == (fidelity, "", payoff)
     assert loaded.actor == Model(512, 512, 1, "none", False, 0.3 if paper else 0.5)
     if algorithm(stem) in {"vaml", "ac", "erac"}:
         width, attention = 512 if paper else 256, "mlp" if paper and stem != "vaml" else "dot"
@@ -374,7 +376,7 @@ def test_ac_and_erac_for_captions_are_the_papers(stem: str, number: int) -> None
 @pytest.mark.parametrize("folder", CAPTIONING)
 def test_ac_for_captions_is_erac_without_entropy(folder: str) -> None:
     ac, erac = recipe(folder, "ac"), recipe(folder, "erac")
-    assert all(phase.tau == 0.01 for phase in critics(erac))
+    assert all(phase.tau == {"coco": 0.01, "flickr8k": 0.002}[folder] for phase in critics(erac))
     assert replace(erac, name="AC", phase=changed(erac, tau=0.0)) == ac
     assert recipe(folder, "mle").phase == erac.phase[:1]
 
