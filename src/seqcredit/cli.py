@@ -111,7 +111,6 @@ def parser() -> Parser:
     about = "cells, run folders, or folders with such in them"
     made.add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help=about)
     made.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
-    made.add_argument("--data", type=Path, metavar="FOLDER", help="prepared data, whose references significance needs")
     made.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
     about = "plain (default), or a table of the paper: table1, ablation, entropy"
     made.add_argument("--layout", choices=("plain", "table1", "ablation", "entropy"), default="plain", help=about)

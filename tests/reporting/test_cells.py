@@ -1,8 +1,11 @@
 """Cells are found wherever they are, and only those that belong together stand together."""
 
+import gzip
 import json
+from operator import eq
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from reporting.cellar import ROOT, make_data, references, spoilt, write_cell
@@ -33,8 +36,34 @@ def test_files_runs_and_folders_of_both(prepared: Prepared, tmp_path: Path) -> N
     found = {cell.name + str(cell.seed): cell for cell in cells.read([tmp_path / "all", tmp_path / "all" / "mle-1"])}
     assert set(found) == {"erac-tau-0.043", "mle1", "MLE2"}
     assert (found["mle1"].bleu, found["MLE2"].bleu) == (None, 100.0)
-    assert found["MLE2"].hypotheses() == references(prepared)
-    assert found["erac-tau-0.043"].hypotheses() == spoilt(prepared, 0.1, 1)
+    whole = np.array([[n, n, *counts, *counts] for n, counts in _perfect(references(prepared))])
+    assert np.array_equal(found["MLE2"].counts(), whole)
+    kept = found["erac-tau-0.043"].counts()
+    assert np.array_equal(kept[:, [0, 1, 6, 7, 8, 9]], whole[:, [0, 1, 6, 7, 8, 9]])
+    same = [sum(map(eq, *pair)) for pair in zip(spoilt(prepared, 0.1, 1), references(prepared), strict=True)]
+    assert list(kept[:, 2]) == same != list(whole[:, 2])
+
+
+def _perfect(sentences: list[list[str]]) -> list[tuple[int, list[int]]]:
+    """Lengths, and numbers of n-grams of 1 to 4 words."""
+    return [(len(words), [max(0, len(words) - n) for n in range(4)]) for words in sentences]
+
+
+def test_counts_that_are_missing_or_broken(prepared: Prepared, tmp_path: Path) -> None:
+    path = tmp_path / "mle-1.json"
+    write_cell(path, prepared, "MLE", references(prepared), 1)
+    (cell,) = cells.read([path])
+    beside, rows = path.with_suffix(".counts.gz"), "1 2 3 4 5 6 7 8 9 10\n"
+    beside.write_bytes(gzip.compress((2 * rows).encode()))
+    assert np.array_equal(cell.counts(), [range(1, 11)] * 2)
+    good = beside.read_bytes()
+    broken = [gzip.compress(text.encode()) for text in ("", rows[:-3], rows + "1 2\n", rows.replace("3", "3.5"), "x")]
+    for data in (*broken, good[:-9], b"no gzip", good.replace(good[10:14], b"\xff\xff\xff\xff")):
+        beside.write_bytes(data)
+        with pytest.raises(UserError, match=r"mle-1\.counts\.gz does not hold 10 whole numbers a line"):
+            cell.counts()
+    beside.unlink()
+    assert cell.counts() is None
 
 
 def test_settings_come_from_the_command_of_an_older_cell() -> None:

@@ -4,16 +4,22 @@ import gzip
 import itertools
 import json
 import shlex
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from seqcredit import config
+from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
+from seqcredit.reporting.compare import COUNTED, Counts, counts
 from seqcredit.reporting.evaluate import read_hypotheses
 from seqcredit.reporting.recipes import FOLDER
+from seqcredit.reporting.results import COUNTS
 from seqcredit.training.runs import Run
 
 # What has to be the same in all cells of a table.
@@ -79,15 +85,30 @@ class Cell:
         last = self.settings.phase[-1]
         return last if isinstance(last, config.ActorCritic) else None
 
-    def hypotheses(self) -> list[list[str]] | None:
-        """What was said of every sentence, where it was kept."""
-        if self.run:
-            return read_hypotheses(self.run, "test")
-        try:
-            text = gzip.decompress(self.path.with_suffix(".txt.gz").read_bytes()).decode()
-        except OSError:
-            return None
-        return [line.split(" ") if line else [] for line in text.split("\n")[:-1]]
+    def counts(self) -> Counts | None:
+        """What BLEU counts in every sentence: as it was kept, or from the data of a run; None if there is neither."""
+        return _count(self.run) if self.run else _kept_counts(self.path.with_suffix(COUNTS))
+
+
+def _count(run: Run) -> Counts | None:
+    try:
+        prepared = Prepared.open(run.data, check=False)
+    except UserError:
+        return None
+    return counts(read_hypotheses(run, "test"), list(prepared.split("test").reference_texts()))
+
+
+def _kept_counts(path: Path) -> Counts | None:
+    if not path.exists():
+        return None
+    try:
+        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        found = np.array([[int(word) for word in line.split()] for line in lines], np.int64)
+    except (OSError, EOFError, zlib.error, ValueError):
+        found = np.zeros(0, np.int64)
+    if found.ndim != 2 or found.shape[1] != COUNTED:
+        raise UserError(f"{path} does not hold {COUNTED} whole numbers a line: record its cell again.")
+    return found
 
 
 def read(paths: Sequence[Path]) -> list[Cell]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
 
-from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.reporting.cells import Cell, check_alike, check_once, check_settings
 from seqcredit.reporting.compare import Scores, of_means, resampled
@@ -95,7 +94,7 @@ def _text(value: float) -> str:
     return MISSING if math.isnan(value) else f"{value:.2f}"
 
 
-def plain(cells: Sequence[Cell], baseline: str | None = None, prepared: Prepared | None = None) -> Table:
+def plain(cells: Sequence[Cell], baseline: str | None = None, judge: "Judge | None" = None) -> Table:
     """Recipes by seeds, with mean, spread and range, and the difference to a baseline with its significance."""
     check_alike(cells)
     check_once(cells, lambda cell: cell.name)
@@ -103,7 +102,7 @@ def plain(cells: Sequence[Cell], baseline: str | None = None, prepared: Prepared
     base = _baseline(groups, baseline)
     order = sorted(groups, key=lambda name: name != base)
     seeds = sorted({cell.seed for cell in cells})
-    judge = Judge(groups.get(base or "", []), prepared)
+    judge = judge or Judge()
     rows = []
     for name in order:
         group, summary = groups[name], Summary.of(groups[name], lambda cell: cell.bleu)
@@ -155,69 +154,59 @@ def _one(cell: Cell | None) -> str:
 
 def _against(base: Sequence[Cell], group: Sequence[Cell], judge: "Judge") -> list[str]:
     mine, theirs = (Summary.of(cells, lambda cell: cell.bleu).mean for cells in (group, base))
-    p = judge.p(group)
+    p = judge.p(base, group)
     difference = MISSING if math.isnan(mine - theirs) else f"{mine - theirs:+.2f}"
     return [difference, "" if p is None else f"{p:.3f}"]
 
 
 class Judge:
-    """Significance against a baseline: from hypotheses and references, or as the cells have kept it."""
+    """Significance of differences: from what BLEU counts in each sentence, or as the cells have kept it."""
 
-    def __init__(self, base: Sequence[Cell], prepared: Prepared | None) -> None:
-        self.base, self.prepared = _counted(base), prepared
-        self.references = list(prepared.split("test").reference_texts()) if prepared else []
+    def __init__(self) -> None:
         self.resampled: dict[Path, Scores | None] = {}
         self.signature = self.why = ""
 
-    def p(self, group: Sequence[Cell]) -> float | None:
+    def p(self, base: Sequence[Cell], group: Sequence[Cell]) -> float | None:
         """How often chance alone makes such a difference; None if that cannot be told."""
-        counted = _counted(group)
-        if not counted or not self.base:
+        first, second = _counted(base), _counted(group)
+        if not first or not second:
             return None
-        if self.prepared is None:
-            return self._kept(counted)
-        first, second = ([s for cell in some if (s := self._scores(cell)) is not None] for some in (self.base, counted))
-        if len(first) < len(self.base) or len(second) < len(counted):
-            self.why = "p is blank where a cell has no hypotheses beside it."
-            return None
-        found = of_means(first, second, self.references)
+        before, after = ([s for cell in some if (s := self._scores(cell)) is not None] for some in (first, second))
+        if len(before) < len(first) or len(after) < len(second):
+            return self._kept(first, second)
+        found = of_means(before, after, str(first[0].figures["bleu_signature"]))
         self.signature = found.signature
         return found.p
 
-    def _kept(self, group: Sequence[Cell]) -> float | None:
+    def _kept(self, base: Sequence[Cell], group: Sequence[Cell]) -> float | None:
         """With a run on either side, what `seqcredit record --against` found."""
-        if len(group) == len(self.base) == 1:
+        if len(group) == len(base) == 1:
             for other in group[0].figures.get("against", {}).values():
-                if abs(other["bleu"] - (self.base[0].bleu or 0)) < CLOSE:
+                if abs(other["bleu"] - (base[0].bleu or 0)) < CLOSE:
                     self.signature = other["test"]
                     return float(other["p"])
-        self.why = "p is blank where the cells have not kept it: --data FOLDER would give the references for it."
+        self.why = "p is blank where a cell has no counts of its sentences beside it: record it again."
         return None
 
     def _scores(self, cell: Cell) -> Scores | None:
         """BLEU of a cell and of its samples, computed once."""
         if cell.path not in self.resampled:
-            hypotheses = cell.hypotheses()
-            self.resampled[cell.path] = None if hypotheses is None else self._checked(cell, hypotheses)
+            counts = cell.counts()
+            self.resampled[cell.path] = None if counts is None else _checked(cell, resampled(counts))
         return self.resampled[cell.path]
 
-    def _checked(self, cell: Cell, hypotheses: list[list[str]]) -> Scores:
-        if len(hypotheses) != len(self.references):
-            raise UserError(
-                f"{cell.path} has {len(hypotheses)} hypotheses for {len(self.references)} references of --data: give "
-                "the folder that it was trained on."
-            )
-        scores = resampled(hypotheses, self.references)
-        if not abs(scores[0] - (cell.bleu or 0)) < CLOSE:
-            raise UserError(
-                f"The hypotheses of {cell.path} have BLEU {scores[0]:.2f} by the references of --data, but the cell "
-                f"says {cell.bleu:.2f}: give the folder that it was trained on."
-            )
-        return scores
-
     def notes(self) -> list[str]:
+        """What p is, and why it is missing where it is."""
         test = f"p: paired bootstrap over sentences, of the mean over seeds, {self.signature}."
         return [note for note in (test if self.signature else "", self.why) if note]
+
+
+def _checked(cell: Cell, scores: Scores) -> Scores:
+    if not abs(scores[0] - (cell.bleu or 0)) < CLOSE:
+        raise UserError(
+            f"The counts of {cell.path} give BLEU {scores[0]:.2f}, but the cell says {cell.bleu:.2f}: record it again."
+        )
+    return scores
 
 
 def _counted(cells: Iterable[Cell]) -> list[Cell]:
