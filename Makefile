@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 
 # Made anew each time, so the demo always shows what the code does now.
-.PHONY: demo test check docs format mutants clean
+.PHONY: demo test check docs results format mutants clean
 
 demo: $(STAMP)
 	rm -rf runs/demo
@@ -25,6 +25,9 @@ format: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python docs/make.py
+
+results: $(STAMP)
+	$(BIN)/seqcredit report
 
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py

@@ -430,6 +430,22 @@ def table(options: argparse.Namespace) -> int:
     return 0
 
 
+def report(options: argparse.Namespace) -> int:
+    """`seqcredit report`: with --check 0 if everything is as it would be written, 1 otherwise."""
+    from seqcredit.reporting.report import make
+
+    made = make(options.file, options.out)
+    if not options.check:
+        made.write()
+        print(f"written to {options.out}" + "".join(f", {path}" for path in made.figures))
+        return 0
+    stale = made.stale()
+    if stale:
+        listed, verb = ", ".join(map(str, stale)), "is" if len(stale) == 1 else "are"
+        print(f"seqcredit: {listed} {verb} not what {options.file} gives: run `seqcredit report`.", file=sys.stderr)
+    return 1 if stale else 0
+
+
 def plot(options: argparse.Namespace) -> int:
     """`seqcredit plot`."""
     from seqcredit.reporting import cells, inspection, logs, plots, tables

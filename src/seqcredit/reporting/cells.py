@@ -43,6 +43,10 @@ class Cell:
     name: str  # of its row
     figures: Mapping[str, Any]
     run: Run | None = None
+    shown: str = ""  # its path, where that is to be written in another way
+
+    def __str__(self) -> str:
+        return self.shown or str(self.path)
 
     @property
     def recipe(self) -> str:
@@ -69,6 +73,11 @@ class Cell:
     def pictures(self) -> bool:
         """Whether it is about captions."""
         return str(self.figures.get("vocabularies", {}).get("source", "")).startswith("pictures")
+
+    @property
+    def command(self) -> str:
+        """What made it."""
+        return str(self.run.about["command"] if self.run else self.figures.get("command", "not kept"))
 
     @cached_property
     def settings(self) -> config.Recipe:

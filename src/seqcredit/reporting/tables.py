@@ -98,8 +98,12 @@ def plain(cells: Sequence[Cell], baseline: str | None = None, judge: "Judge | No
     """Recipes by seeds, with mean, spread and range, and the difference to a baseline with its significance."""
     check_alike(cells)
     check_once(cells, lambda cell: cell.name)
-    groups = _groups(cells, lambda cell: cell.name)
-    base = _baseline(groups, baseline)
+    groups = by_name(cells)
+    base = row(groups, baseline or "MLE")
+    if baseline and base is None:
+        raise UserError(
+            f"Of the baseline {baseline!r} there is none among the rows {', '.join(groups)}: choose one of these."
+        )
     order = sorted(groups, key=lambda name: name != base)
     seeds = sorted({cell.seed for cell in cells})
     judge = judge or Judge()
@@ -107,39 +111,50 @@ def plain(cells: Sequence[Cell], baseline: str | None = None, judge: "Judge | No
     for name in order:
         group, summary = groups[name], Summary.of(groups[name], lambda cell: cell.bleu)
         by_seed = {cell.seed: cell for cell in group}
-        against = ["", ""] if name == base or base is None else _against(groups[base], group, judge)
+        change = ["", ""] if name == base or base is None else against(groups[base], group, judge)
         figures = [_one(by_seed.get(seed)) for seed in seeds]
-        rows.append([_label(name, groups), *figures, *summary.texts(), *against, str(summary.diverged)])
-    to = f"to {_label(base, groups)}" if base else "to baseline"
+        rows.append([label(name, groups), *figures, *summary.texts(), *change, str(summary.diverged)])
+    to = f"to {label(base, groups)}" if base else "to baseline"
     header = ["recipe", *(f"seed {seed}" for seed in seeds), "n", "mean", "sd", "min", "max", to, "p", "diverged"]
     notes = [_measured(cells), *judge.notes()] if base else [_measured(cells), "No baseline is among the cells."]
     return Table(header, rows, [*notes, *_footnotes(cells, groups)])
 
 
-def _groups(cells: Iterable[Cell], key: Callable[[Cell], str]) -> dict[str, list[Cell]]:
+def slim(table: Table) -> Table:
+    """A plain table without what it says twice: statistics of one seed, and divergence where there is none."""
+    seeds = sum(name.startswith("seed ") for name in table.header)
+    dropped = {"n", "mean", "sd", "min", "max"} if seeds == 1 else set()
+    dropped |= {"diverged"} if all(line[-1] == "0" for line in table.rows) else set()
+    kept = [number for number, name in enumerate(table.header) if name not in dropped]
+    header, *rows = ([line[number] for number in kept] for line in (table.header, *table.rows))
+    return Table(header, rows, table.notes)
+
+
+def by_name(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    """Rows of a plain table: what differs in its seed alone."""
+    return grouped(cells, lambda cell: cell.name)
+
+
+def grouped(cells: Iterable[Cell], key: Callable[[Cell], str]) -> dict[str, list[Cell]]:
+    """Cells by a key, in the order in which they come."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(key(cell), []).append(cell)
     return groups
 
 
-def _baseline(groups: Mapping[str, list[Cell]], wanted: str | None) -> str | None:
-    """The row by its own name, or by its recipe's if that is the only one of the recipe."""
-    name = (wanted or "MLE").lower()
+def row(groups: Mapping[str, list[Cell]], wanted: str) -> str | None:
+    """A row by its own name, or by its recipe's if that is the only one of the recipe."""
+    name = wanted.lower()
     exact = [key for key in groups if key.lower() == name]
     found = exact or [key for key, group in groups.items() if group[0].recipe.lower() == name]
-    if len(found) == 1:
-        return found[0]
-    if wanted is None and not found:
-        return None
-    there = ", ".join(groups)
-    how = "is none" if not found else f"are {len(found)}"
-    raise UserError(
-        f"Of the baseline {wanted or 'MLE'!r} there {how} among the rows {there}: choose one with --baseline."
-    )
+    if len(found) > 1:
+        there = ", ".join(groups)
+        raise UserError(f"Of {wanted!r} there are {len(found)} among the rows {there}: choose one by its own name.")
+    return found[0] if found else None
 
 
-def _label(name: str, groups: Mapping[str, list[Cell]]) -> str:
+def label(name: str, groups: Mapping[str, list[Cell]]) -> str:
     """The recipe's name; where two rows have the same recipe, their own too."""
     recipe = groups[name][0].recipe
     alone = [group[0].recipe for group in groups.values()].count(recipe) == 1
@@ -152,7 +167,8 @@ def _one(cell: Cell | None) -> str:
     return f"{cell.bleu:.2f}{DIVERGED if cell.diverged else ''}"
 
 
-def _against(base: Sequence[Cell], group: Sequence[Cell], judge: "Judge") -> list[str]:
+def against(base: Sequence[Cell], group: Sequence[Cell], judge: "Judge") -> list[str]:
+    """The difference of two means, and its p."""
     mine, theirs = (Summary.of(cells, lambda cell: cell.bleu).mean for cells in (group, base))
     p = judge.p(base, group)
     difference = MISSING if math.isnan(mine - theirs) else f"{mine - theirs:+.2f}"
@@ -168,7 +184,7 @@ class Judge:
 
     def p(self, base: Sequence[Cell], group: Sequence[Cell]) -> float | None:
         """How often chance alone makes such a difference; None if that cannot be told."""
-        first, second = _counted(base), _counted(group)
+        first, second = counted(base), counted(group)
         if not first or not second:
             return None
         before, after = ([s for cell in some if (s := self._scores(cell)) is not None] for some in (first, second))
@@ -209,7 +225,8 @@ def _checked(cell: Cell, scores: Scores) -> Scores:
     return scores
 
 
-def _counted(cells: Iterable[Cell]) -> list[Cell]:
+def counted(cells: Iterable[Cell]) -> list[Cell]:
+    """Those that count: finished, and not diverged."""
     return [cell for cell in cells if cell.bleu is not None and not cell.diverged]
 
 
@@ -227,12 +244,12 @@ def _measured(cells: Sequence[Cell]) -> str:
 
 
 def _footnotes(cells: Sequence[Cell], groups: Mapping[str, Sequence[Cell]]) -> list[str]:
-    lost = [f"{cell.path}, {', '.join(cell.figures['diverged'])}" for cell in cells if cell.diverged]
+    lost = [f"{cell}, {', '.join(cell.figures['diverged'])}" for cell in cells if cell.diverged]
     notes = [f"{DIVERGED} diverged and left out: {'; '.join(lost)}."] if lost else []
     searches = {str(cell.figures["search"]) for cell in cells if "search" in cell.figures}
     if len(searches) > 1:
         notes.append("The cells were not all decoded in the same way.")
-    unfinished = [str(cell.path) for cell in cells if cell.bleu is None]
+    unfinished = [str(cell) for cell in cells if cell.bleu is None]
     notes += [f"Not finished: {', '.join(unfinished)}."] if unfinished else []
     mixed = [name for name, group in groups.items() if len({cell.recipe for cell in group}) > 1]
     return notes + ([f"Cells of different recipes stand in one row: {', '.join(mixed)}."] if mixed else [])
@@ -240,7 +257,7 @@ def _footnotes(cells: Sequence[Cell], groups: Mapping[str, Sequence[Cell]]) -> l
 
 def table1(cells: Sequence[Cell]) -> Table:
     """Table 1 of the paper: five algorithms in three settings, beside the paper's own figures."""
-    halves = _groups(cells, _setting)
+    halves = grouped(cells, _setting)
     rows: list[list[str]] = []
     bold, rules, notes = set(), set(), []
     for number, setting in enumerate(SETTINGS):
