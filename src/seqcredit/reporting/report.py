@@ -225,7 +225,7 @@ def _cells(section: TomlTable, place: Place, where: str) -> Body:
         blocks.append(f"![{about}]({place.link(place.home / FOLDER / name)})")
     if missing:
         places = (f"`{place.link(place.home / pattern)}`" for pattern in missing)
-        blocks.append(f"No cell yet, because it has not been run or is not finished: {', '.join(places)}.")
+        blocks.append(f"Not run yet, or not finished: {', '.join(places)}.")
     blocks += [commands(found)] if found and shown.commands else []
     return Body([block.strip() for block in blocks], figures)
 
