@@ -30,6 +30,8 @@ def make_run(folder: Path, prepared: Prepared, name: str, seed: int) -> Run:
 def test_files_runs_and_folders_of_both(prepared: Prepared, tmp_path: Path) -> None:
     write_cell(tmp_path / "all" / "erac-tau-0.04-3.json", prepared, "ERAC", spoilt(prepared, 0.1, 1), 3)
     make_run(tmp_path / "all" / "mle-1", prepared, "MLE", 1)
+    (tmp_path / "all" / "data").mkdir()
+    (tmp_path / "all" / "data" / "manifest.json").write_text("{}")  # of prepared data: no cell
     done = make_run(tmp_path / "all" / "elsewhere", prepared, "MLE", 2)
     write_hypotheses(done, "test", references(prepared))
     (done.folder / "result.json").write_text(json.dumps({"recipe": "MLE", "seed": 2, "bleu": 100.0}))
@@ -57,7 +59,10 @@ def test_counts_that_are_missing_or_broken(prepared: Prepared, tmp_path: Path) -
     beside.write_bytes(gzip.compress((2 * rows).encode()))
     assert np.array_equal(cell.counts(), [range(1, 11)] * 2)
     good = beside.read_bytes()
-    broken = [gzip.compress(text.encode()) for text in ("", rows[:-3], rows + "1 2\n", rows.replace("3", "3.5"), "x")]
+    broken = [
+        gzip.compress(text.encode())
+        for text in ("", rows[:-3], rows.replace("10", "10 11"), rows + "1 2\n", rows.replace("3", "3.5"), "x")
+    ]
     for data in (*broken, good[:-9], b"no gzip", good.replace(good[10:14], b"\xff\xff\xff\xff")):
         beside.write_bytes(data)
         with pytest.raises(UserError, match=r"mle-1\.counts\.gz does not hold 10 whole numbers a line"):
@@ -73,6 +78,26 @@ def test_settings_come_from_the_command_of_an_older_cell() -> None:
     assert cell.validation == pytest.approx(49.7784, abs=1e-4)
     (cell,) = cells.read([ROOT / "results" / "tatoeba" / "mle-1.json"])
     assert cell.actor_critic is None
+
+
+def test_overrides_of_a_command_are_written_in_two_ways(prepared: Prepared, tmp_path: Path) -> None:
+    path = tmp_path / "erac-1.json"
+    write_cell(path, prepared, "ERAC", references(prepared), 1)
+    kept = json.loads(path.read_text())
+    del kept["settings"]
+    words = "seqcredit train recipes/tatoeba/erac.toml --set phase.3.tau=0.5 --seed 1 --set=phase.3.epochs=7"
+    path.write_text(json.dumps({**kept, "command": words}))
+    (cell,) = cells.read([path])
+    assert (cell.actor_critic.tau, cell.actor_critic.epochs, cell.command) == (0.5, 7, words)
+
+
+def test_a_row_has_a_seed_once(prepared: Prepared, tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("a", 2), ("b", 1)):
+        write_cell(tmp_path / f"{name}-{seed}.json", prepared, "MLE", references(prepared), seed)
+    found = cells.read([tmp_path])
+    cells.check_once(found, lambda cell: cell.name)
+    with pytest.raises(UserError, match=r"a-1\.json and .*b-1\.json both are MLE with seed 1"):
+        cells.check_once(found, lambda cell: cell.recipe)
 
 
 @pytest.mark.parametrize(

@@ -216,7 +216,7 @@ def test_a_report_of_several_seeds(home: Path, prepared: Prepared) -> None:
     assert found["Words"].strip() == ""
 
 
-def test_it_is_the_same_from_everywhere_and_whenever(home: Path, monkeypatch, capsys) -> None:
+def test_it_is_the_same_from_everywhere_and_whenever(home: Path, monkeypatch) -> None:
     write(home, SECTION)
     monkeypatch.chdir(home.parent)
     assert command("kept/report.toml", "--out", "PAGE.md") == 0
@@ -228,24 +228,26 @@ def test_it_is_the_same_from_everywhere_and_whenever(home: Path, monkeypatch, ca
     monkeypatch.chdir(home)
     assert command(home / "report.toml", "--out", page) == 0
     assert (page.read_bytes(), figure.read_bytes()) == kept
+
+
+def test_check_says_what_is_not_current(home: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(home.parent)
-    assert command("kept/report.toml", "--out", "PAGE.md", "--check") == 0
-    capsys.readouterr()
-    figure.write_bytes(kept[1] + b" ")
-    assert command("kept/report.toml", "--out", "PAGE.md", "--check") == 1
-    err = capsys.readouterr().err
-    assert err == (
-        "seqcredit: kept/figures/all-of-them-tau.svg is not what kept/report.toml gives: run `seqcredit report`.\n"
-    )
-    assert figure.read_bytes() == kept[1] + b" "
-    figure.write_bytes(kept[1])
+    write(home, SECTION)
+    made = report.make(Path("kept/report.toml"), Path("PAGE.md"))
+    page, figure = Path("PAGE.md"), Path("kept/figures/all-of-them-tau.svg")
+    assert made.stale() == [figure, page]
+    made.write()
+    assert made.stale() == []
+    drawn = figure.read_bytes()
+    figure.write_bytes(drawn + b" ")
+    assert made.stale() == [figure]
+    figure.write_bytes(drawn)
     cell = home / "cells" / "mle-1.json"
     cell.write_text(cell.read_text().replace("c0ffee1", "c0ffee7"))
     assert command("kept/report.toml", "--out", "PAGE.md", "--check") == 1
-    assert capsys.readouterr().err.startswith("seqcredit: PAGE.md is not what")
-    page.unlink()
-    assert command("kept/report.toml", "--out", "PAGE.md", "--check") == 1
-    assert not page.exists()
+    said = "seqcredit: PAGE.md is not what kept/report.toml gives: run `seqcredit report`.\n"
+    assert capsys.readouterr().err == said
+    assert page.read_text() == made.text
 
 
 def test_what_waits_for_cells_is_left_out(home: Path) -> None:

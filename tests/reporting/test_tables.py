@@ -91,6 +91,9 @@ def test_several_seeds_are_judged_together(folder: Path, prepared: Prepared, tmp
     expected = bootstrap_over_seeds(mle, near, [[words] for words in references(prepared)])
     assert 0.002 < expected.p < 1
     assert rows(out)["near"]["p"] == f"{expected.p:.3f}"
+    (tmp_path / "near-2.counts.gz").unlink()
+    out, _ = command(capsys, folder, tmp_path, "--format", "csv")
+    assert (rows(out)["near"]["p"], rows(out)["ERAC"]["p"]) == ("", "0.001")
 
 
 def test_a_run_is_counted_by_its_own_data(prepared: Prepared, tmp_path: Path, capsys) -> None:
@@ -288,3 +291,16 @@ def test_a_baseline_that_two_rows_could_be(prepared: Prepared, tmp_path: Path) -
     with pytest.raises(UserError, match="there are 2 among the rows a, b"):
         tables.plain(cells.read([tmp_path]))
     assert tables.plain(cells.read([tmp_path]), "b").rows[0][0] == "MLE (b)"
+
+
+def test_a_slim_table_says_nothing_twice(folder: Path) -> None:
+    whole = tables.plain(cells.read([folder]))
+    assert tables.slim(whole) == whole  # several seeds, and one that diverged
+    few = tables.plain(cells.read([folder / name for name in ("mle-1.json", "erac-1.json", "erac-2.json")]))
+    assert tables.slim(few).header == [*few.header[:-1]]
+    assert tables.slim(few).rows == [row[:-1] for row in few.rows]
+    one = tables.plain(cells.read([folder / "mle-1.json", folder / "erac-1.json"]))
+    found = tables.slim(one)
+    assert found.header == ["recipe", "seed 1", "to MLE", "p"]
+    assert found.rows == [[row[0], row[1], row[7], row[8]] for row in one.rows]
+    assert found.notes == one.notes
