@@ -258,7 +258,7 @@ def test_what_waits_for_cells_is_left_out(home: Path) -> None:
     baseline = "x"
     [[section]]
     title = "Grid"
-    cells = ["cells/mle-*.json", "cells/x*.json"]
+    cells = ["cells/mle-*.json", "cells/ac-*.json", "cells/x*.json"]
     layout = "ablation"
     figure = "tau"
     """

@@ -236,14 +236,16 @@ def _ready(found: Sequence[Cell], shown: Shown, waiting: bool) -> Shown:
         return replace(shown, layout="", figure="")
     if not waiting:
         return shown
-    judged = any(cell.actor_critic for cell in found)
     base = shown.baseline if shown.baseline and tables.row(tables.by_name(found), shown.baseline) else None
-    return replace(
-        shown,
-        baseline=base,
-        layout=shown.layout if judged or shown.layout != "ablation" else "",
-        figure=shown.figure if judged else "",
-    )
+    shown = replace(shown, baseline=base)
+    if (shown.layout == "ablation" or shown.figure) and not any(map(_is_erac, found)):
+        shown = replace(shown, layout="" if shown.layout == "ablation" else shown.layout, figure="")
+    return shown
+
+
+def _is_erac(cell: Cell) -> bool:
+    phase = cell.actor_critic
+    return phase is not None and phase.future_entropy and phase.tau > 0
 
 
 def _table(found: Sequence[Cell], shown: Shown, judge: tables.Judge) -> tables.Table:
