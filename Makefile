@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 
 # Made anew each time, so the demo always shows what the code does now.
-.PHONY: demo test check docs pictures format mutants clean
+.PHONY: demo test check docs pictures results format mutants clean
 
 demo: $(STAMP)
 	rm -rf runs/demo
@@ -28,6 +28,9 @@ docs: $(STAMP)
 
 pictures: $(STAMP) # after `make demo`
 	$(BIN)/python docs/pictures.py
+
+results: $(STAMP)
+	$(BIN)/seqcredit report
 
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py

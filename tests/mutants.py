@@ -67,6 +67,11 @@ DRAWS = "draws.py"
 COMPARE = "reporting/compare.py"
 RESULT_TABLES = "reporting/tables.py"
 LOGS = "reporting/logs.py"
+CELLS = "reporting/cells.py"
+RECORDS = "reporting/results.py"
+REPORT = "reporting/report.py"
+PLOTS = "reporting/plots.py"
+WATCHING = "reporting/watching.py"
 INSPECTION = "reporting/inspection.py"
 PAGE = "reporting/page.py"
 SCRIPT = "reporting/page.js"
@@ -333,6 +338,39 @@ MUTANTS = [
     Mutant(RESULT_TABLES, "[value for cell, value in found if not cell.diverged]", "[value for cell, value in found]"),
     Mutant(RESULT_TABLES, "{mine - theirs:+.2f}", "{theirs - mine:+.2f}"),
     Mutant(RESULT_TABLES, "LATEX.get(letter, letter) for", "letter for"),
+    Mutant(COMPARE, "[score.sys_len, score.ref_len,", "[score.ref_len, score.sys_len,"),
+    Mutant(COMPARE, "exact[2:6], exact[6:]", "exact[6:], exact[2:6]"),
+    Mutant(RECORDS, "gzip.compress(rows.encode(), mtime=0)", "gzip.compress(rows.encode(), mtime=None)"),
+    Mutant(RESULT_TABLES, "if seeds == 1 else set()", "if seeds else set()"),
+    Mutant(RESULT_TABLES, "if not abs(scores[0] - (cell.bleu or 0)) < CLOSE:", "if not scores[0]:"),
+    Mutant(RESULT_TABLES, "or len(after) < len(second):", "and len(after) < len(second):"),
+    Mutant(CELLS, "stem.removesuffix(ending) if stem.endswith(ending)", "stem if stem.endswith(ending)"),
+    Mutant(CELLS, 'figures.get("bleu_signature"),', 'figures.get("signature"),'),
+    Mutant(CELLS, "(key(cell), cell.seed), cell)", "(key(cell), 1), cell)"),
+    Mutant(CELLS, "found.shape[1] != COUNTED", "found.shape[1] < COUNTED"),
+    Mutant(CELLS, 'if word.startswith("--set=")', "if not word"),
+    Mutant(CELLS, 'found.name != "manifest.json"', "found.name"),
+    Mutant(CELLS, "not in (*varied, *BUDGET)", "not in varied"),
+    Mutant(REPORT, "tables.against(theirs, mine, judge)", "tables.against(mine, theirs, judge)"),
+    Mutant(REPORT, "missing += [] if here else [pattern]", "missing += []"),
+    Mutant(REPORT, "or path.read_bytes() != data", ""),
+    Mutant(REPORT, "max(3, longest + 1)", "3"),
+    Mutant(REPORT, "os.path.relpath(path, self.page)", "os.path.relpath(path, self.home)"),
+    Mutant(REPORT, 'f"{where}: {said}"', "said"),
+    Mutant(REPORT, "shown=place.link(cell.path)", "shown=str(cell.path)"),
+    Mutant(REPORT, "if note not in said]", "if note]"),
+    Mutant(PLOTS, "        if not cell.diverged:\n", "        if True:\n"),
+    Mutant(PLOTS, "[*map(fmean, runs)]", "[*map(max, runs)]"),
+    Mutant(PLOTS, "fmean(cell.bleu or 0.0 for cell in mle)", "max(cell.bleu or 0.0 for cell in mle)"),
+    Mutant(PLOTS, " and p.future_entropy]", "]"),
+    Mutant(PLOTS, 'return "black" if 0.299 * red', 'return "white" if 0.299 * red'),
+    Mutant(PLOTS, "rows, columns = sorted(grid)", "rows, columns = sorted(grid, reverse=True)"),
+    Mutant(WATCHING, "round((1 - y) * (tall - 1))", "round(y * (tall - 1))"),
+    Mutant(WATCHING, "return median(speeds[-RECENT:])", "return min(speeds[-RECENT:])"),
+    Mutant(WATCHING, 'phase.epochs * batches - last["updates"]', "phase.epochs * batches"),
+    Mutant(WATCHING, "</span>{escape(state.label)}'", "</span>{state.label}'"),
+    Mutant(WATCHING, '"" if all(state.done', '"" if any(state.done'),
+    Mutant(WATCHING, "base - (value - low) / (high", "base - (high - value) / (high"),
     Mutant(LOGS, 'offset = total if entry["event"] == "phase_end" else offset', "pass"),
     Mutant(LOGS, 'text.split(b"\\n")[:-1]', 'text.split(b"\\n")'),
     Mutant(LOGS, 'kept[first - 1]["total"] >= total', 'kept[first - 1]["total"] > total'),

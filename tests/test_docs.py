@@ -13,7 +13,7 @@ from seqcredit.config import PHASES, Model, Payoff, Recipe
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [
     *sorted(DOCS.glob("*.md")),
-    *(DOCS.parent / name for name in ("README.md", "CHANGELOG.md", "results/README.md")),
+    *(DOCS.parent / name for name in ("README.md", "RESULTS.md", "CHANGELOG.md", "results/README.md")),
 ]
 
 

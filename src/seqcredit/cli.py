@@ -117,10 +117,17 @@ def parser() -> Parser:
     about = "cells, run folders, or folders with such in them"
     made.add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help=about)
     made.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
-    made.add_argument("--data", type=Path, metavar="FOLDER", help="prepared data, whose references significance needs")
     made.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
     about = "plain (default), or a table of the paper: table1, ablation, entropy"
     made.add_argument("--layout", choices=("plain", "table1", "ablation", "entropy"), default="plain", help=about)
+    made = command("report", commands.report, "write what was found, with tables and figures made from result cells")
+    made.add_argument(
+        "file", nargs="?", type=Path, default=Path("results/report.toml"), help="default: results/report.toml"
+    )
+    made.add_argument("--out", type=Path, default=Path("RESULTS.md"), metavar="FILE", help="default: RESULTS.md")
+    made.add_argument(
+        "--check", action="store_true", help="write nothing; exit code 1 if it is not what would be written"
+    )
     _plot_options(command("plot", commands.plot, "draw a figure from cells or runs, as PNG or SVG"))
     made = command("watch", commands.watch, "learning curves of runs in progress")
     made.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)

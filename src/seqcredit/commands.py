@@ -404,7 +404,7 @@ def record(options: argparse.Namespace) -> int:
     run = Run.open(options.run_folder)
     prepared = open_data(run.data, run.about["vocabularies"])
     write(run, prepared, options.cell, [Run.open(folder) for folder in options.against])
-    print(f"written to {options.cell}, with the hypotheses beside it")
+    print(f"written to {options.cell}, with the hypotheses and their counts beside it")
     return 0
 
 
@@ -419,21 +419,32 @@ def results(options: argparse.Namespace) -> int:
 def table(options: argparse.Namespace) -> int:
     """`seqcredit table`."""
     from seqcredit.reporting import cells, tables
-    from seqcredit.training.start import open_data
 
     found = cells.read(options.cells)
-    if options.layout != "plain":
-        if options.data or options.baseline:
-            raise UserError("--data and --baseline are for --layout plain. See 'seqcredit table --help'.")
-        made = tables.LAYOUTS[options.layout](found)
-    else:
-        prepared = open_data(options.data, found[0].figures.get("vocabularies")) if options.data else None
-        made = tables.plain(found, options.baseline, prepared)
+    if options.layout != "plain" and options.baseline:
+        raise UserError("--baseline is for --layout plain. See 'seqcredit table --help'.")
+    made = tables.plain(found, options.baseline) if options.layout == "plain" else tables.LAYOUTS[options.layout](found)
     print(tables.FORMATS[options.format](made), end="")
     if options.format == "csv":
         for note in made.notes:
             print(note, file=sys.stderr)
     return 0
+
+
+def report(options: argparse.Namespace) -> int:
+    """`seqcredit report`: with --check 0 if everything is as it would be written, 1 otherwise."""
+    from seqcredit.reporting.report import make
+
+    made = make(options.file, options.out)
+    if not options.check:
+        made.write()
+        print(f"written to {options.out}" + "".join(f", {path}" for path in made.figures))
+        return 0
+    stale = made.stale()
+    if stale:
+        listed, verb = ", ".join(map(str, stale)), "is" if len(stale) == 1 else "are"
+        print(f"seqcredit: {listed} {verb} not what {options.file} gives: run `seqcredit report`.", file=sys.stderr)
+    return 1 if stale else 0
 
 
 def plot(options: argparse.Namespace) -> int:

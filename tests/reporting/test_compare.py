@@ -1,11 +1,12 @@
 import random
+from itertools import zip_longest
 
 import numpy as np
 import pytest
 import sacrebleu
 
 from seqcredit.errors import UserError
-from seqcredit.reporting.compare import bootstrap_over_seeds, differences, paired_bootstrap
+from seqcredit.reporting.compare import bootstrap_over_seeds, counts, differences, paired_bootstrap, resampled
 
 REFERENCES = [[f"word{i} is number {i} of the list".split()] for i in range(60)]
 GOOD = [group[0] for group in REFERENCES]
@@ -48,6 +49,29 @@ def test_with_one_run_each_it_is_sacrebleu(share: float) -> None:
     assert ours.p == theirs.p
     assert ours.signature == theirs.signature
     assert (ours.baseline, ours.system) == pytest.approx((theirs.baseline, theirs.system), rel=1e-6)
+
+
+ODD = [[], ["a"], *([f"w{i}", "and", "a", "b", "c", "a", "b"] for i in range(20))]
+ONE = [[["x", "y"]], [["a", "b"]], *([[f"w{i}", "a", "b", "a", "b", "c"]] for i in range(20))]
+MANY = [group + [["and", "a", "b", "c"], ["a"] * 9][: i % 3] for i, group in enumerate(ONE)]
+
+
+@pytest.mark.parametrize("references", [ONE, MANY], ids=["one reference", "one to three"])
+def test_counts_are_sacrebleus(references: list[list[list[str]]]) -> None:
+    """Its own statistics, its corpus BLEU, and its p for the same draws."""
+    lines = [" ".join(words) for words in ODD]
+    streams = list(zip_longest(*([" ".join(words) for words in group] for group in references)))
+    metric = sacrebleu.BLEU(tokenize="none", force=True, references=streams)
+    found = counts(ODD, references)
+    assert found.tolist() == [list(map(int, row)) for row in metric._extract_corpus_statistics(lines, None)]
+    assert found.shape == (22, 10)
+    assert len(set(map(tuple, found[:, 1:].T))) == 9  # no two columns are alike
+    whole = metric.corpus_score(lines, None).score
+    assert resampled(found, 3)[0] == pytest.approx(whole, rel=1e-6)  # of the bootstrap, which sacreBLEU does in float32
+    other = [words[:-1] for words in ODD]
+    ours, theirs = bootstrap_over_seeds([ODD], [other], references), paired_bootstrap(ODD, other, references)
+    assert theirs.p > 0.001
+    assert (ours.p, ours.signature) == (theirs.p, theirs.signature)
 
 
 def test_several_runs_share_the_draws_and_their_means_are_compared() -> None:

@@ -70,14 +70,17 @@ def command(*words: object) -> int:
 
 @pytest.fixture(scope="module")
 def by_tau(tiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """tau = 0, 0.02 and 0.04 with two seeds, 0.06 diverged, and MLE."""
+    """tau = 0, 0.02 and 0.04 with two seeds, 0.06 diverged, MLE, and ERAC without future entropy, a thing apart."""
     folder = tmp_path_factory.mktemp("plots") / "cells"
     for number, tau in enumerate((0, 0.02, 0.04, 0.06)):
         for seed in (1, 2):
             said, lost = spoilt(tiny.prepared, 0.05 + 0.1 * number, 10 * number + seed), ["x"] if tau == 0.06 else []
             path = folder / f"tau-{tau}-{seed}.json"
             write_cell(path, tiny.prepared, "ERAC", said, seed, [f"phase.3.tau={tau}"], diverged=lost)
-    write_cell(folder / "mle-1.json", tiny.prepared, "MLE", spoilt(tiny.prepared, 0.5, 1), 1, toml=MLE)
+    for seed in (1, 2):
+        write_cell(folder / f"mle-{seed}.json", tiny.prepared, "MLE", spoilt(tiny.prepared, 0.5, seed), seed, toml=MLE)
+    without = ["phase.3.future_entropy=false"]
+    write_cell(folder / "without-1.json", tiny.prepared, "ERAC without future entropy", said, 1, without)
     return folder
 
 
@@ -90,6 +93,10 @@ def test_tau_shows_the_mean_over_seeds(tiny, by_tau: Path, tmp_path: Path) -> No
         for n, tau in enumerate((0, 0.02, 0.04))
     ]
     assert_drawn(lines(out, plots.COLOURS[0], 1.5)[0], means)
+    mle = np.mean([bleu(spoilt(tiny.prepared, 0.5, seed), wanted) for seed in (1, 2)])
+    heights = re.findall(r'd="M [\d.]+ ([\d.]+) [^"]*" clip-path[^>]*dasharray[^>]*#000000"', out.read_text())
+    scale = np.polyfit([mean for _, mean in means], lines(out, plots.COLOURS[0], 1.5)[0][:, 1], 1)
+    assert [float(height) for height in heights] == pytest.approx([np.polyval(scale, mle)], abs=0.05)
     shown = texts(out)
     assert {"diverged", "0", "0.02", "0.04", "0.06", "temperature τ", "test BLEU", "Machine translation", "MLE"} <= {
         *shown
@@ -123,9 +130,19 @@ def test_ablation_is_a_heat_map(tiny, tmp_path: Path) -> None:
     out = tmp_path / "ablation.svg"
     assert command("ablation", tmp_path, "--out", out) == 0
     shown = texts(out)
-    assert {f"{score + 1:.2f}" for score in scores.values()} <= {*shown}
-    assert shown.count("-") == 1
+    figures = [f"{scores[0, 0.01] + 1:.2f}", "-", *(f"{scores[0.001, rate] + 1:.2f}" for rate in (0.01, 1))]
+    assert [text for text in shown if text == "-" or text in figures] == figures  # row by row, from the top
     assert {"target rate β", "smoothing λ", "0.001", "validation BLEU"} <= {*shown}
+
+
+def test_figures_can_be_read_on_their_colour() -> None:
+    """Black on light, white on dark, by the luminance that people see."""
+    from matplotlib import pyplot
+
+    _, panel = pyplot.subplots()
+    image = panel.imshow([[0.0, 1.0]], cmap="cividis")  # from dark blue to yellow
+    assert [plots._ink(image, value) for value in (0.0, 1.0, math.nan)] == ["white", "black", "black"]
+    pyplot.close()
 
 
 def test_credit_shows_every_token_and_figure(tiny, tmp_path: Path) -> None:

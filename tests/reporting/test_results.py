@@ -2,21 +2,25 @@
 
 import gzip
 import json
+import math
 import shlex
 from pathlib import Path
 
 import pytest
 
+from reporting.cellar import make_data, references, spoilt, write_counts
 from seqcredit import config
 from seqcredit.cli import parser
 from seqcredit.data.storage import checksum
-
-pytestmark = pytest.mark.slow
+from seqcredit.reporting.evaluate import write_hypotheses
+from seqcredit.reporting.results import record
+from seqcredit.training.runs import Run
 
 RESULTS = Path(__file__).parents[2] / "results"
 CELLS = sorted(RESULTS.rglob("*.json"))
 
 
+@pytest.mark.slow
 def test_a_cell_has_the_figures_the_command_and_the_significance(folder: Path, run, tmp_path: Path) -> None:
     file = tmp_path / "results" / "tiny-2.json"
     done = run("record", folder / "run2", file, "--against", folder / "run1")
@@ -36,6 +40,7 @@ def test_a_cell_has_the_figures_the_command_and_the_significance(folder: Path, r
     assert kept == (folder / "run2" / "hypotheses" / "test.txt").read_bytes()
 
 
+@pytest.mark.slow
 def test_an_unfinished_run_has_no_cell(folder: Path, run, tmp_path: Path) -> None:
     (tmp_path / "half").mkdir()
     for name in ("run.json", "resolved.toml"):
@@ -61,6 +66,22 @@ def test_published_cells_are_whole(path: Path) -> None:
     assert path.stem.endswith(f"-{cell['seed']}") or options.set
 
 
+@pytest.mark.parametrize("path", CELLS, ids=lambda path: str(path.relative_to(RESULTS)))
+def test_published_counts_give_the_published_bleu(path: Path) -> None:
+    """Without the references: from the sums of what stands beside the cell, by the formula of Papineni et al."""
+    cell = json.loads(path.read_text())
+    lines = gzip.decompress(path.with_suffix(".counts.gz").read_bytes()).decode().splitlines()
+    assert len(lines) == cell["sentences"]
+    length, wanted, *ngrams = (
+        sum(column) for column in zip(*(map(int, line.split(" ")) for line in lines), strict=True)
+    )
+    precisions = [right / of for right, of in zip(ngrams[:4], ngrams[4:], strict=True)]
+    brevity = min(0.0, 1 - wanted / length)
+    assert 100 * math.exp(brevity + sum(map(math.log, precisions)) / 4) == pytest.approx(cell["bleu"], abs=1e-3)
+    hypotheses = gzip.decompress(path.with_suffix(".txt.gz").read_bytes()).decode().splitlines()
+    assert [int(line.split()[0]) for line in lines] == [len(words.split()) for words in hypotheses]
+
+
 @pytest.mark.parametrize(
     ("cell", "row"), [("mle", "MLE, until"), ("mle-continued", "MLE, trained on | 4"), ("ac", "AC"), ("erac", "ERAC")]
 )
@@ -72,3 +93,20 @@ def test_the_readme_says_what_was_measured(cell: str, row: str) -> None:
     for name, other in found["against"].items():
         if name != "y-ac":  # ERAC against AC is in its cell alone
             assert f"{found['bleu'] - other['bleu']:+.2f}, p = {other['p']:.3f}" in line
+
+
+def test_a_cell_has_the_counts_of_its_sentences(tmp_path: Path) -> None:
+    prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
+    said = [[], *spoilt(prepared, 0.3, 1)[1:]]
+    run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
+    write_hypotheses(run, "test", said)
+    (run.folder / "result.json").write_text(json.dumps({"recipe": "tiny", "seed": 1, "bleu": 3.0}))
+    file, expected = tmp_path / "cells" / "tiny-1.json", tmp_path / "expected.json"
+    record(run, prepared, file)
+    write_counts(expected, said, references(prepared))
+    kept = file.with_suffix(".counts.gz").read_bytes()
+    assert gzip.decompress(kept) == gzip.decompress(expected.with_suffix(".counts.gz").read_bytes())
+    assert gzip.decompress(kept).count(b"\n") == 40
+    record(run, prepared, file)
+    assert file.with_suffix(".counts.gz").read_bytes() == kept
+    assert kept[4:8] == bytes(4)  # no time in it

@@ -308,7 +308,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
 @pytest.mark.slow
 def test_a_sweep_trains_records_and_shares(whole: Path) -> None:
     found = results(whole)
-    assert sorted(found) == [f"{name}.{end}" for name in ("erac-1", "erac-2", "mle-1") for end in ("json", "txt.gz")]
+    assert sorted(found) == [
+        f"{name}.{end}" for name in ("erac-1", "erac-2", "mle-1") for end in ("counts.gz", "json", "txt.gz")
+    ]
     assert list(found["erac-2.json"]["against"]) == ["mle-1"]
     assert found["erac-1.json"]["command"] == (
         "seqcredit train erac.toml --data data --out runs/erac-1 --seed 1 --init-from runs/critic-1 --threads 1"

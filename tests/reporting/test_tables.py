@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from seqcredit.cli import main
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.reporting import cells, tables
-from seqcredit.reporting.compare import paired_bootstrap
+from seqcredit.reporting.compare import bootstrap_over_seeds, paired_bootstrap
+from seqcredit.reporting.evaluate import write_hypotheses
 from seqcredit.reporting.tables import Table
 from seqcredit.training.runs import Run
 
@@ -65,8 +67,7 @@ def test_recipes_by_seeds(folder: Path, prepared: Prepared, capsys: pytest.Captu
     assert (found["MLE"]["diverged"], found["ERAC"]["diverged"]) == ("0", "1")
     assert float(found["ERAC"]["to MLE"]) == pytest.approx(np.mean(erac) - np.mean(mle), abs=0.0051)
     assert found["ERAC"]["to MLE"].startswith("+")
-    assert found["ERAC"]["p"] == found["MLE"]["to MLE"] == ""
-    assert "p is blank where the cells have not kept it: --data" in err
+    assert (found["ERAC"]["p"], found["MLE"]["to MLE"], found["MLE"]["p"]) == ("0.001", "", "")
     assert "† diverged and left out" in err
     assert "erac-4.json, actor_critic" in err
 
@@ -74,19 +75,64 @@ def test_recipes_by_seeds(folder: Path, prepared: Prepared, capsys: pytest.Captu
 def test_one_seed_is_judged_as_by_sacrebleu(folder: Path, prepared: Prepared, capsys, tmp_path: Path) -> None:
     near = spoilt(prepared, 0.19, 1)
     write_cell(tmp_path / "near-1.json", prepared, "near", near, 1)
-    out, err = command(capsys, folder / "mle-1.json", tmp_path, "--data", prepared.folder, "--format", "csv")
+    out, err = command(capsys, folder / "mle-1.json", tmp_path, "--format", "csv")
     expected = paired_bootstrap(spoilt(prepared, 0.2, 1), near, [[words] for words in references(prepared)])
     assert 0.002 < expected.p < 1
     assert rows(out)["near"]["p"] == f"{expected.p:.3f}"
     assert expected.signature in err
 
 
-def test_several_seeds_are_judged_together(folder: Path, prepared: Prepared, capsys) -> None:
-    out, _ = command(capsys, folder, "--data", prepared.folder, "--format", "csv")
-    assert rows(out)["ERAC"]["p"] == "0.001"
+def test_several_seeds_are_judged_together(folder: Path, prepared: Prepared, tmp_path: Path, capsys) -> None:
+    near = [spoilt(prepared, 0.19, seed) for seed in (7, 8)]
+    for seed, said in enumerate(near, 1):
+        write_cell(tmp_path / f"near-{seed}.json", prepared, "near", said, seed)
+    out, _ = command(capsys, folder, tmp_path, "--format", "csv")
+    mle = [spoilt(prepared, 0.2, seed) for seed in (1, 2, 3)]
+    expected = bootstrap_over_seeds(mle, near, [[words] for words in references(prepared)])
+    assert 0.002 < expected.p < 1
+    assert rows(out)["near"]["p"] == f"{expected.p:.3f}"
+    (tmp_path / "near-2.counts.gz").unlink()
+    out, _ = command(capsys, folder, tmp_path, "--format", "csv")
+    assert (rows(out)["near"]["p"], rows(out)["ERAC"]["p"]) == ("", "0.001")
 
 
-def test_kept_significance_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_counted_by_its_own_data(prepared: Prepared, tmp_path: Path, capsys) -> None:
+    said = {name: spoilt(prepared, share, 1) for name, share in (("MLE", 0.2), ("near", 0.19))}
+    wanted = references(prepared)
+    moved = tmp_path / "data"
+    shutil.copytree(prepared.folder, moved)
+    signature = "nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:2.6.0"
+    for name, hypotheses in said.items():
+        recipe = config.Recipe(name, (config.Mle("mle", 0.1),), seed=1)
+        run = Run.create(tmp_path / "runs" / name, "", recipe, moved, prepared.checksums)
+        write_hypotheses(run, "test", hypotheses)
+        figures = {"recipe": name, "seed": 1, "bleu": bleu(hypotheses, wanted), "bleu_signature": signature}
+        (run.folder / "result.json").write_text(json.dumps(figures))
+    out, _ = command(capsys, tmp_path / "runs", "--format", "csv")
+    expected = paired_bootstrap(said["MLE"], said["near"], [[words] for words in wanted])
+    assert rows(out)["near"]["p"] == f"{expected.p:.3f}"
+    shutil.rmtree(moved)
+    out, err = command(capsys, tmp_path / "runs", "--format", "csv")
+    assert (rows(out)["near"]["p"], rows(out)["near"]["n"]) == ("", "1")
+    assert "p is blank where a cell has no counts of its sentences beside it" in err
+
+
+def test_without_counts_kept_significance_is_shown(tmp_path: Path, capsys) -> None:
+    for path in (ROOT / "results" / "tatoeba").glob("*.json"):
+        shutil.copy(path, tmp_path)
+    cell = json.loads((tmp_path / "ac-1.json").read_text())
+    cell["against"]["tatoeba-mle"]["p"] = 0.987
+    (tmp_path / "ac-1.json").write_text(json.dumps(cell))
+    out, err = command(capsys, tmp_path, "--format", "csv")
+    assert rows(out)["AC"]["p"] == "0.987"
+    assert cell["against"]["tatoeba-mle"]["test"] in err
+    out, err = command(capsys, tmp_path / "ac-1.json", tmp_path / "mle-1.json", "--baseline", "AC", "--format", "csv")
+    assert (rows(out)["MLE"]["p"], rows(out)["MLE"]["to AC"]) == ("", "-0.44")
+    assert "p is blank where a cell has no counts" in err
+
+
+def test_published_cells_are_judged_as_sacrebleu_judged_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Their p was kept when they were recorded, by sacreBLEU from hypotheses and references."""
     out, _ = command(capsys, ROOT / "results" / "tatoeba", "--format", "csv")
     found = rows(out)
     for name, file in (("AC", "ac-1"), ("ERAC", "erac-1"), ("ERAC (erac-tau-0.04)", "erac-tau-0.04-1")):
@@ -106,7 +152,7 @@ def test_kept_significance_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         ([ROOT / "results" / "tatoeba", "--layout", "entropy"], "both are ERAC with seed 1"),
         ([ROOT / "results" / "tatoeba", "--layout", "ablation"], "has tau = 0.02 and"),
         ([ROOT / "results" / "tatoeba" / "mle-1.json", "--layout", "ablation"], "no cell of ERAC"),
-        ([ROOT / "results" / "tatoeba", "--layout", "table1", "--baseline", "AC"], "are for --layout plain"),
+        ([ROOT / "results" / "tatoeba", "--layout", "table1", "--baseline", "AC"], "is for --layout plain"),
         ([ROOT / "nowhere"], "There is no cell"),
     ],
 )
@@ -116,21 +162,18 @@ def test_what_cannot_be_made_is_said_in_a_sentence(words: list[object], said: st
     assert err.count("\n") == 1
 
 
-def test_references_of_other_data_are_refused(folder: Path, prepared: Prepared, tmp_path: Path, capsys) -> None:
-    other = make_data(tmp_path / "other", test=30)
-    _, err = command(capsys, folder, "--data", other.folder)
-    assert "has 40 hypotheses for 30 references" in err
+def test_counts_of_something_else_are_refused(folder: Path, prepared: Prepared, tmp_path: Path, capsys) -> None:
     path = tmp_path / "mle-1.json"
-    write_cell(path, prepared, "MLE", spoilt(prepared, 0.2, 1), 1)
+    score = write_cell(path, prepared, "MLE", spoilt(prepared, 0.2, 1), 1)
     path.write_text(path.read_text().replace('"bleu": ', '"bleu": 9'))
-    _, err = command(capsys, path, folder / "erac-1.json", "--data", prepared.folder)
-    assert "by the references of --data, but the cell says 9" in err
+    _, err = command(capsys, path, folder / "erac-1.json")
+    assert f"The counts of {path} give BLEU {score:.2f}, but the cell says 9{score:.2f}: record it again." in err
 
 
 def test_an_unfinished_run_is_missing(folder: Path, prepared: Prepared, tmp_path: Path, capsys) -> None:
     recipe = config.Recipe("AC", (config.Mle("mle", 0.1),), seed=2)
     Run.create(tmp_path / "ac-2", "", recipe, prepared.folder, prepared.checksums)
-    out, err = command(capsys, folder, tmp_path / "ac-2", "--format", "csv", "--data", prepared.folder)
+    out, err = command(capsys, folder, tmp_path / "ac-2", "--format", "csv")
     row = rows(out)["AC"]
     assert {key: row[key] for key in ("seed 2", "n", "mean", "sd", "min", "to MLE", "p")} == {
         "seed 2": "-", "n": "0", "mean": "-", "sd": "-", "min": "-", "to MLE": "-", "p": ""
@@ -248,3 +291,16 @@ def test_a_baseline_that_two_rows_could_be(prepared: Prepared, tmp_path: Path) -
     with pytest.raises(UserError, match="there are 2 among the rows a, b"):
         tables.plain(cells.read([tmp_path]))
     assert tables.plain(cells.read([tmp_path]), "b").rows[0][0] == "MLE (b)"
+
+
+def test_a_slim_table_says_nothing_twice(folder: Path) -> None:
+    whole = tables.plain(cells.read([folder]))
+    assert tables.slim(whole) == whole  # several seeds, and one that diverged
+    few = tables.plain(cells.read([folder / name for name in ("mle-1.json", "erac-1.json", "erac-2.json")]))
+    assert tables.slim(few).header == [*few.header[:-1]]
+    assert tables.slim(few).rows == [row[:-1] for row in few.rows]
+    one = tables.plain(cells.read([folder / "mle-1.json", folder / "erac-1.json"]))
+    found = tables.slim(one)
+    assert found.header == ["recipe", "seed 1", "to MLE", "p"]
+    assert found.rows == [[row[0], row[1], row[7], row[8]] for row in one.rows]
+    assert found.notes == one.notes

@@ -4,16 +4,22 @@ import gzip
 import itertools
 import json
 import shlex
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from seqcredit import config
+from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
+from seqcredit.reporting.compare import COUNTED, Counts, counts
 from seqcredit.reporting.evaluate import read_hypotheses
 from seqcredit.reporting.recipes import FOLDER
+from seqcredit.reporting.results import COUNTS
 from seqcredit.training.runs import Run
 
 # What has to be the same in all cells of a table.
@@ -37,6 +43,10 @@ class Cell:
     name: str  # of its row
     figures: Mapping[str, Any]
     run: Run | None = None
+    shown: str = ""  # its path, where that is to be written in another way
+
+    def __str__(self) -> str:
+        return self.shown or str(self.path)
 
     @property
     def recipe(self) -> str:
@@ -64,6 +74,11 @@ class Cell:
         """Whether it is about captions."""
         return str(self.figures.get("vocabularies", {}).get("source", "")).startswith("pictures")
 
+    @property
+    def command(self) -> str:
+        """What made it."""
+        return str(self.run.about["command"] if self.run else self.figures.get("command", "not kept"))
+
     @cached_property
     def settings(self) -> config.Recipe:
         """The recipe with every value, as the cell keeps it, or else from its command."""
@@ -79,15 +94,30 @@ class Cell:
         last = self.settings.phase[-1]
         return last if isinstance(last, config.ActorCritic) else None
 
-    def hypotheses(self) -> list[list[str]] | None:
-        """What was said of every sentence, where it was kept."""
-        if self.run:
-            return read_hypotheses(self.run, "test")
-        try:
-            text = gzip.decompress(self.path.with_suffix(".txt.gz").read_bytes()).decode()
-        except OSError:
-            return None
-        return [line.split(" ") if line else [] for line in text.split("\n")[:-1]]
+    def counts(self) -> Counts | None:
+        """What BLEU counts in every sentence: as it was kept, or from the data of a run; None if there is neither."""
+        return _count(self.run) if self.run else _kept_counts(self.path.with_suffix(COUNTS))
+
+
+def _count(run: Run) -> Counts | None:
+    try:
+        prepared = Prepared.open(run.data, check=False)
+    except UserError:
+        return None
+    return counts(read_hypotheses(run, "test"), list(prepared.split("test").reference_texts()))
+
+
+def _kept_counts(path: Path) -> Counts | None:
+    if not path.exists():
+        return None
+    try:
+        lines = gzip.decompress(path.read_bytes()).decode().splitlines()
+        found = np.array([[int(word) for word in line.split()] for line in lines], np.int64)
+    except (OSError, EOFError, zlib.error, ValueError):
+        found = np.zeros(0, np.int64)
+    if found.ndim != 2 or found.shape[1] != COUNTED:
+        raise UserError(f"{path} does not hold {COUNTED} whole numbers a line: record its cell again.")
+    return found
 
 
 def read(paths: Sequence[Path]) -> list[Cell]:

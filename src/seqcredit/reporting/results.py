@@ -11,9 +11,11 @@ from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
-from seqcredit.reporting.compare import paired_bootstrap
+from seqcredit.reporting.compare import counts, paired_bootstrap
 from seqcredit.reporting.evaluate import hypotheses_file, read_hypotheses
 from seqcredit.training.runs import Run
+
+COUNTS = ".counts.gz"  # beside a cell
 
 
 def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str, Any]:
@@ -47,13 +49,16 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str,
 
 
 def record(run: Run, prepared: Prepared, path: Path, against: Sequence[Run] = ()) -> None:
-    """Write a cell, and the hypotheses of the test set beside it, compressed, for later comparisons."""
+    """Write a cell, and beside it the hypotheses of the test set and what BLEU counts in them, for comparisons."""
     text = json.dumps(cell(run, prepared, against), indent=1) + "\n"
+    counted = counts(read_hypotheses(run, "test"), list(prepared.split("test").reference_texts()))
+    rows = "".join(" ".join(map(str, row)) + "\n" for row in counted.tolist())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         hypotheses = gzip.compress(hypotheses_file(run, "test").read_bytes(), mtime=0)
         write_whole(path.with_suffix(".txt.gz"), hypotheses)
-        write_whole(path, text.encode())  # the last: whoever sees it has both
+        write_whole(path.with_suffix(COUNTS), gzip.compress(rows.encode(), mtime=0))
+        write_whole(path, text.encode())  # the last: whoever sees it has all three
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror}); choose another file.") from None
 

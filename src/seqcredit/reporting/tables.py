@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
 
-from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.reporting.cells import Cell, check_alike, check_once, check_settings
 from seqcredit.reporting.compare import Scores, of_means, resampled
@@ -95,52 +94,67 @@ def _text(value: float) -> str:
     return MISSING if math.isnan(value) else f"{value:.2f}"
 
 
-def plain(cells: Sequence[Cell], baseline: str | None = None, prepared: Prepared | None = None) -> Table:
+def plain(cells: Sequence[Cell], baseline: str | None = None, judge: "Judge | None" = None) -> Table:
     """Recipes by seeds, with mean, spread and range, and the difference to a baseline with its significance."""
     check_alike(cells)
     check_once(cells, lambda cell: cell.name)
-    groups = _groups(cells, lambda cell: cell.name)
-    base = _baseline(groups, baseline)
+    groups = by_name(cells)
+    base = row(groups, baseline or "MLE")
+    if baseline and base is None:
+        raise UserError(
+            f"Of the baseline {baseline!r} there is none among the rows {', '.join(groups)}: choose one of these."
+        )
     order = sorted(groups, key=lambda name: name != base)
     seeds = sorted({cell.seed for cell in cells})
-    judge = Judge(groups.get(base or "", []), prepared)
+    judge = judge or Judge()
     rows = []
     for name in order:
         group, summary = groups[name], Summary.of(groups[name], lambda cell: cell.bleu)
         by_seed = {cell.seed: cell for cell in group}
-        against = ["", ""] if name == base or base is None else _against(groups[base], group, judge)
+        change = ["", ""] if name == base or base is None else against(groups[base], group, judge)
         figures = [_one(by_seed.get(seed)) for seed in seeds]
-        rows.append([_label(name, groups), *figures, *summary.texts(), *against, str(summary.diverged)])
-    to = f"to {_label(base, groups)}" if base else "to baseline"
+        rows.append([label(name, groups), *figures, *summary.texts(), *change, str(summary.diverged)])
+    to = f"to {label(base, groups)}" if base else "to baseline"
     header = ["recipe", *(f"seed {seed}" for seed in seeds), "n", "mean", "sd", "min", "max", to, "p", "diverged"]
     notes = [_measured(cells), *judge.notes()] if base else [_measured(cells), "No baseline is among the cells."]
     return Table(header, rows, [*notes, *_footnotes(cells, groups)])
 
 
-def _groups(cells: Iterable[Cell], key: Callable[[Cell], str]) -> dict[str, list[Cell]]:
+def slim(table: Table) -> Table:
+    """A plain table without what it says twice: statistics of one seed, and divergence where there is none."""
+    seeds = sum(name.startswith("seed ") for name in table.header)
+    dropped = {"n", "mean", "sd", "min", "max"} if seeds == 1 else set()
+    dropped |= {"diverged"} if all(line[-1] == "0" for line in table.rows) else set()
+    kept = [number for number, name in enumerate(table.header) if name not in dropped]
+    header, *rows = ([line[number] for number in kept] for line in (table.header, *table.rows))
+    return Table(header, rows, table.notes)
+
+
+def by_name(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    """Rows of a plain table: what differs in its seed alone."""
+    return grouped(cells, lambda cell: cell.name)
+
+
+def grouped(cells: Iterable[Cell], key: Callable[[Cell], str]) -> dict[str, list[Cell]]:
+    """Cells by a key, in the order in which they come."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(key(cell), []).append(cell)
     return groups
 
 
-def _baseline(groups: Mapping[str, list[Cell]], wanted: str | None) -> str | None:
-    """The row by its own name, or by its recipe's if that is the only one of the recipe."""
-    name = (wanted or "MLE").lower()
+def row(groups: Mapping[str, list[Cell]], wanted: str) -> str | None:
+    """A row by its own name, or by its recipe's if that is the only one of the recipe."""
+    name = wanted.lower()
     exact = [key for key in groups if key.lower() == name]
     found = exact or [key for key, group in groups.items() if group[0].recipe.lower() == name]
-    if len(found) == 1:
-        return found[0]
-    if wanted is None and not found:
-        return None
-    there = ", ".join(groups)
-    how = "is none" if not found else f"are {len(found)}"
-    raise UserError(
-        f"Of the baseline {wanted or 'MLE'!r} there {how} among the rows {there}: choose one with --baseline."
-    )
+    if len(found) > 1:
+        there = ", ".join(groups)
+        raise UserError(f"Of {wanted!r} there are {len(found)} among the rows {there}: choose one by its own name.")
+    return found[0] if found else None
 
 
-def _label(name: str, groups: Mapping[str, list[Cell]]) -> str:
+def label(name: str, groups: Mapping[str, list[Cell]]) -> str:
     """The recipe's name; where two rows have the same recipe, their own too."""
     recipe = groups[name][0].recipe
     alone = [group[0].recipe for group in groups.values()].count(recipe) == 1
@@ -153,74 +167,66 @@ def _one(cell: Cell | None) -> str:
     return f"{cell.bleu:.2f}{DIVERGED if cell.diverged else ''}"
 
 
-def _against(base: Sequence[Cell], group: Sequence[Cell], judge: "Judge") -> list[str]:
+def against(base: Sequence[Cell], group: Sequence[Cell], judge: "Judge") -> list[str]:
+    """The difference of two means, and its p."""
     mine, theirs = (Summary.of(cells, lambda cell: cell.bleu).mean for cells in (group, base))
-    p = judge.p(group)
+    p = judge.p(base, group)
     difference = MISSING if math.isnan(mine - theirs) else f"{mine - theirs:+.2f}"
     return [difference, "" if p is None else f"{p:.3f}"]
 
 
 class Judge:
-    """Significance against a baseline: from hypotheses and references, or as the cells have kept it."""
+    """Significance of differences: from what BLEU counts in each sentence, or as the cells have kept it."""
 
-    def __init__(self, base: Sequence[Cell], prepared: Prepared | None) -> None:
-        self.base, self.prepared = _counted(base), prepared
-        self.references = list(prepared.split("test").reference_texts()) if prepared else []
+    def __init__(self) -> None:
         self.resampled: dict[Path, Scores | None] = {}
         self.signature = self.why = ""
 
-    def p(self, group: Sequence[Cell]) -> float | None:
+    def p(self, base: Sequence[Cell], group: Sequence[Cell]) -> float | None:
         """How often chance alone makes such a difference; None if that cannot be told."""
-        counted = _counted(group)
-        if not counted or not self.base:
+        first, second = counted(base), counted(group)
+        if not first or not second:
             return None
-        if self.prepared is None:
-            return self._kept(counted)
-        first, second = ([s for cell in some if (s := self._scores(cell)) is not None] for some in (self.base, counted))
-        if len(first) < len(self.base) or len(second) < len(counted):
-            self.why = "p is blank where a cell has no hypotheses beside it."
-            return None
-        found = of_means(first, second, self.references)
+        before, after = ([s for cell in some if (s := self._scores(cell)) is not None] for some in (first, second))
+        if len(before) < len(first) or len(after) < len(second):
+            return self._kept(first, second)
+        found = of_means(before, after, str(first[0].figures["bleu_signature"]))
         self.signature = found.signature
         return found.p
 
-    def _kept(self, group: Sequence[Cell]) -> float | None:
+    def _kept(self, base: Sequence[Cell], group: Sequence[Cell]) -> float | None:
         """With a run on either side, what `seqcredit record --against` found."""
-        if len(group) == len(self.base) == 1:
+        if len(group) == len(base) == 1:
             for other in group[0].figures.get("against", {}).values():
-                if abs(other["bleu"] - (self.base[0].bleu or 0)) < CLOSE:
+                if abs(other["bleu"] - (base[0].bleu or 0)) < CLOSE:
                     self.signature = other["test"]
                     return float(other["p"])
-        self.why = "p is blank where the cells have not kept it: --data FOLDER would give the references for it."
+        self.why = "p is blank where a cell has no counts of its sentences beside it: record it again."
         return None
 
     def _scores(self, cell: Cell) -> Scores | None:
         """BLEU of a cell and of its samples, computed once."""
         if cell.path not in self.resampled:
-            hypotheses = cell.hypotheses()
-            self.resampled[cell.path] = None if hypotheses is None else self._checked(cell, hypotheses)
+            counts = cell.counts()
+            self.resampled[cell.path] = None if counts is None else _checked(cell, resampled(counts))
         return self.resampled[cell.path]
 
-    def _checked(self, cell: Cell, hypotheses: list[list[str]]) -> Scores:
-        if len(hypotheses) != len(self.references):
-            raise UserError(
-                f"{cell.path} has {len(hypotheses)} hypotheses for {len(self.references)} references of --data: give "
-                "the folder that it was trained on."
-            )
-        scores = resampled(hypotheses, self.references)
-        if not abs(scores[0] - (cell.bleu or 0)) < CLOSE:
-            raise UserError(
-                f"The hypotheses of {cell.path} have BLEU {scores[0]:.2f} by the references of --data, but the cell "
-                f"says {cell.bleu:.2f}: give the folder that it was trained on."
-            )
-        return scores
-
     def notes(self) -> list[str]:
+        """What p is, and why it is missing where it is."""
         test = f"p: paired bootstrap over sentences, of the mean over seeds, {self.signature}."
         return [note for note in (test if self.signature else "", self.why) if note]
 
 
-def _counted(cells: Iterable[Cell]) -> list[Cell]:
+def _checked(cell: Cell, scores: Scores) -> Scores:
+    if not abs(scores[0] - (cell.bleu or 0)) < CLOSE:
+        raise UserError(
+            f"The counts of {cell.path} give BLEU {scores[0]:.2f}, but the cell says {cell.bleu:.2f}: record it again."
+        )
+    return scores
+
+
+def counted(cells: Iterable[Cell]) -> list[Cell]:
+    """Those that count: finished, and not diverged."""
     return [cell for cell in cells if cell.bleu is not None and not cell.diverged]
 
 
@@ -238,12 +244,12 @@ def _measured(cells: Sequence[Cell]) -> str:
 
 
 def _footnotes(cells: Sequence[Cell], groups: Mapping[str, Sequence[Cell]]) -> list[str]:
-    lost = [f"{cell.path}, {', '.join(cell.figures['diverged'])}" for cell in cells if cell.diverged]
+    lost = [f"{cell}, {', '.join(cell.figures['diverged'])}" for cell in cells if cell.diverged]
     notes = [f"{DIVERGED} diverged and left out: {'; '.join(lost)}."] if lost else []
     searches = {str(cell.figures["search"]) for cell in cells if "search" in cell.figures}
     if len(searches) > 1:
         notes.append("The cells were not all decoded in the same way.")
-    unfinished = [str(cell.path) for cell in cells if cell.bleu is None]
+    unfinished = [str(cell) for cell in cells if cell.bleu is None]
     notes += [f"Not finished: {', '.join(unfinished)}."] if unfinished else []
     mixed = [name for name, group in groups.items() if len({cell.recipe for cell in group}) > 1]
     return notes + ([f"Cells of different recipes stand in one row: {', '.join(mixed)}."] if mixed else [])
@@ -251,7 +257,7 @@ def _footnotes(cells: Sequence[Cell], groups: Mapping[str, Sequence[Cell]]) -> l
 
 def table1(cells: Sequence[Cell]) -> Table:
     """Table 1 of the paper: five algorithms in three settings, beside the paper's own figures."""
-    halves = _groups(cells, _setting)
+    halves = grouped(cells, _setting)
     rows: list[list[str]] = []
     bold, rules, notes = set(), set(), []
     for number, setting in enumerate(SETTINGS):
