@@ -92,6 +92,7 @@ class SoftQ(Proposing):
 
     look_ahead: Literal["gradient", "constant", "target"] = "gradient"  # V of the next state
     target_rate: float = 0.001  # speed of the target network, for look_ahead = "target"
+    exact: int = 0  # short validation sentences to compare Q with the exact Q* on, for the plain edit distance
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ class Critic(Phase):
     extra_length: int = 5  # a sample's bound, eos included: this much over the longest reference of the batch
     longest_sample: int = 50  # and at the most this
     judged_by: Literal["return_error", "td"] = "return_error"  # of a critic alone: against what really followed, or TD
+    exact: int = 0  # short validation sentences to compare Q with rollouts of the actor on
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,7 @@ RANGES: dict[type, dict[str, Range]] = {
     },
     Proposing: {"tau": _ABOVE_0, "samples": _FROM_1, "longest": _FROM_1, "corruption": _SHARE, "bound": _FROM_1},
     Raml: {"weight_tau": _ABOVE_0},
-    SoftQ: {"target_rate": _UP_TO_1},
+    SoftQ: {"target_rate": _UP_TO_1, "exact": _FROM_0},
     Vaml: {"kappa": _SHARE},
     Critic: {
         "tau": _NOT_NEGATIVE,
@@ -233,6 +235,7 @@ RANGES: dict[type, dict[str, Range]] = {
         "samples": _FROM_1,
         "extra_length": _FROM_0,
         "longest_sample": _FROM_1,
+        "exact": _FROM_0,
     },
     ActorCritic: {"mle_weight": _NOT_NEGATIVE, "critic_learning_rate": _NOT_NEGATIVE, "critic_clip": _ABOVE_0},
 }
@@ -269,6 +272,8 @@ def parse(table: Mapping[str, Any], where: str) -> Recipe:
     names = [phase.name for phase in built]
     if len(set(names)) < len(names):
         raise UserError(f"{where}: two phases have the same name ({', '.join(names)}); give each its own `name`.")
+    for number, phase in enumerate(built, 1):
+        _check_exact(phase, recipe.payoff, f"{where}: phase {number} ({OBJECTIVES[type(phase)]})")
     return replace(recipe, phase=built)
 
 
@@ -285,6 +290,19 @@ def _check_unfinished(payoff: Payoff, where: str) -> None:
         raise UserError(
             f"{where}: payoff: unfinished is 'without_brevity', but only bleu has a brevity penalty; "
             f"for {payoff.metric} it must be one of score, nothing."
+        )
+
+
+def plain_edit(payoff: Payoff) -> bool:
+    """Whether the pay-off is the one whose exact Q is known at a real vocabulary."""
+    return (payoff.metric, payoff.unfinished, payoff.scaled) == ("edit", "score", True)
+
+
+def _check_exact(phase: Phase, payoff: Payoff, where: str) -> None:
+    if isinstance(phase, SoftQ) and phase.exact and not plain_edit(payoff):
+        raise UserError(
+            f"{where}: exact is {phase.exact}, but the exact Q is known for the plain edit distance alone; set metric "
+            'to "edit", unfinished to "score" and scaled to true in [payoff], or exact to 0.'
         )
 
 

@@ -18,6 +18,7 @@ from seqcredit.training import checkpoints, watch
 from seqcredit.training.build import build_actor, build_critic, build_payoffs
 from seqcredit.training.checkpoints import Checkpoint
 from seqcredit.training.decoding import Search, split_bleu
+from seqcredit.training.exact import Judge, judge_of
 from seqcredit.training.learner import TRAINS, DivergedError, Learner
 from seqcredit.training.objectives import OBJECTIVES
 from seqcredit.training.processes import Processes
@@ -60,6 +61,7 @@ class Trainer:
 
     learner: Learner
     log: Log
+    exact: Judge | None  # knows the exact Q, where the phase asks for it
 
     def __init__(
         self,
@@ -181,6 +183,7 @@ class Trainer:
         payoffs = build_payoffs(self.recipe, self.phase, self.prepared)
         self.learner = Learner(self.models, self.phase, payoffs, self.generator, self.processes)
         self.best = {}
+        self.exact = judge_of(self.phase, self.recipe.payoff, self.prepared, self.device)
         self.say(self._plan(self.phase))
 
     def _plan(self, phase: config.Phase) -> str:
@@ -236,9 +239,11 @@ class Trainer:
             progress.decays += 1
             self._slow_down(phase.decay, TRAINS[self.objective(phase)][:1])  # a joint critic keeps its rate
         entry = {"event": "validation", "phase": phase.name, "epoch": progress.epoch, "updates": progress.updates}
-        self.log.write({**entry, kind: round(abs(score), 4), "improved": improved, "rate": progress.rate})
+        figures = {kind: round(abs(score), 4), **(self.exact.figures(self.models) if self.exact else {})}
+        self.log.write({**entry, **figures, "improved": improved, "rate": progress.rate})
         mark = "best so far" if improved else f"no better, learning rate x {phase.decay:g}"
-        self.say(f"{phase.name}: after {progress.updates:,} updates validation {kind} {abs(score):.4g}, {mark}")
+        said = ", ".join(f"{watch.VALIDATED.get(key, key)} {value:.4g}" for key, value in figures.items())
+        self.say(f"{phase.name}: after {progress.updates:,} updates validation {said}, {mark}")
 
     def _slow_down(self, factor: float, names: tuple[str, ...]) -> None:
         self.progress.rate *= factor

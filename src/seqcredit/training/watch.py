@@ -25,6 +25,8 @@ SHOWN = {
     "unknown": "unknown",
     "reference_weight": "reference weight",
 }
+# What a validation measures, where its name in the log is not the one to read.
+VALIDATED = {"credit_error": "credit error", "credit_kl": "KL of token targets"}
 
 Sums = Mapping[str, list[float]]
 
