@@ -42,6 +42,9 @@ class Model:
     attention: Literal["dot", "mlp", "none"] = "dot"  # "none" for an actor that looks at pictures
     input_feeding: bool = False
     dropout: float = 0.3
+    copy: int = (
+        0  # critics: numbers of a word's code, by which attention adds to the Q of the reference's words; try 64
+    )
 
 
 @dataclass(frozen=True)
@@ -213,7 +216,7 @@ _SEED = Range("from 0 up to, but without, 2 ** 63", lambda x: 0 <= x < 2**63)
 # Every number of a recipe; a phase has the rows of all its classes.
 RANGES: dict[type, dict[str, Range]] = {
     Recipe: {"seed": _SEED, "beam": _FROM_1, "validation_beam": _FROM_1, "longest_output": _FROM_1},
-    Model: {"embedding": _FROM_1, "hidden": _EVEN, "layers": _FROM_1, "dropout": _BELOW_1},
+    Model: {"embedding": _FROM_1, "hidden": _EVEN, "layers": _FROM_1, "dropout": _BELOW_1, "copy": _FROM_0},
     Phase: {
         "learning_rate": _ABOVE_0,
         "beta1": _BELOW_1,
@@ -267,6 +270,10 @@ def parse(table: Mapping[str, Any], where: str) -> Recipe:
         raise UserError(f"{where}: there is no [[phase]]; a recipe needs at least one.")
     recipe: Recipe = _build(Recipe, {**table, "phase": ()}, where)
     _check_unfinished(recipe.payoff, where)
+    if recipe.actor.copy:
+        raise UserError(
+            f"{where}: actor: copy is {recipe.actor.copy}, but only a critic reads the reference; leave it to [critic]."
+        )
     fed = recipe.actor.input_feeding
     built = tuple(_phase(phase, fidelity, fed, f"{where}: phase {i}") for i, phase in enumerate(phases, 1))
     names = [phase.name for phase in built]

@@ -40,27 +40,28 @@ PHASES = {
 }
 
 
-def networks() -> dict[str, torch.nn.Module]:
+def networks(copy: int) -> dict[str, torch.nn.Module]:
     generator = torch.Generator().manual_seed(3)
     models = {
         "actor": Seq2Seq(V, V, 8, 8, generator=generator),
-        "critic": Critic(V, 8, 8, generator=generator, dropout=0.2),
-        "target": Critic(V, 8, 8, generator=generator).eval(),
+        "critic": Critic(V, 8, 8, generator=generator, dropout=0.2, copy=copy),
+        "target": Critic(V, 8, 8, generator=generator, copy=copy).eval(),
     }
     return {name: model.double() for name, model in models.items()}
 
 
-def outcome(phase: config.Phase) -> tuple[Outcome, dict[str, list[torch.Tensor | None]]]:
-    models, noise = networks(), Noise(torch.Generator().manual_seed(5), 3)
+def outcome(phase: config.Phase, copy: int) -> tuple[Outcome, dict[str, list[torch.Tensor | None]]]:
+    models, noise = networks(copy), Noise(torch.Generator().manual_seed(5), 3)
     found = OBJECTIVES[config.OBJECTIVES[type(phase)]](models, BATCH, phase, PAYOFFS, noise)
     for loss in found.losses.values():
         loss.backward()
     return found, {name: [p.grad for p in model.parameters()] for name, model in models.items()}
 
 
+@pytest.mark.parametrize("copy", [0, 5])
 @pytest.mark.parametrize("phase", PHASES.values(), ids=PHASES)
-def test_both_paths_are_one(phase: config.Phase) -> None:
-    (fast, fast_gradients), (plain, plain_gradients) = outcome(phase), outcome(replace(phase, fused=False))
+def test_both_paths_are_one(phase: config.Phase, copy: int) -> None:
+    (fast, fast_gradients), (plain, plain_gradients) = outcome(phase, copy), outcome(replace(phase, fused=False), copy)
     torch.testing.assert_close(fast.losses, plain.losses, rtol=1e-9, atol=1e-12)
     assert fast.sums.keys() == plain.sums.keys()
     for key, (total, count) in plain.sums.items():

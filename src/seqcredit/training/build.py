@@ -41,7 +41,7 @@ def build_critic(recipe: config.Recipe, prepared: Prepared) -> Critic:
     if m.attention == "none":
         raise UserError("The critic reads the reference: set attention to 'dot' or 'mlp' in [critic].")
     generator = torch.Generator().manual_seed(recipe.seed + 1_000_003)
-    return Critic(actions, m.embedding, m.hidden, m.layers, m.attention, m.input_feeding, m.dropout, generator)
+    return Critic(actions, m.embedding, m.hidden, m.layers, m.attention, m.input_feeding, m.dropout, generator, m.copy)
 
 
 def build_payoffs(recipe: config.Recipe, phase: config.Phase, prepared: Prepared) -> Payoffs:
