@@ -255,13 +255,14 @@ CRITIC = {
     "longest_sample": FROM_1,
     "exact": FROM_0,
 }
+SOFT_Q = {"steps": FROM_1, "exact_eos": NOT_NEGATIVE, "exact": ONLY_0}
 INTERVALS: dict[str, dict[str, Interval]] = {
     "": {"seed": SEED, "beam": FROM_1, "validation_beam": FROM_1, "longest_output": FROM_1},
     "actor": {**SIZES, "copy": ONLY_0},
     "critic": SIZES,
     "phase.mle": EVERY_PHASE,
     "phase.raml": {**EVERY_PHASE, **PROPOSING, "weight_tau": ABOVE_0},
-    "phase.soft_q": {**EVERY_PHASE, **PROPOSING, "target_rate": UP_TO_1, "exact": ONLY_0},
+    "phase.soft_q": {**EVERY_PHASE, **PROPOSING, "target_rate": UP_TO_1, **SOFT_Q},
     "phase.vaml": {**EVERY_PHASE, **PROPOSING, "weight_tau": ABOVE_0, "kappa": SHARE},
     "phase.critic": {**EVERY_PHASE, **CRITIC},
     "phase.actor_critic": {

@@ -95,6 +95,8 @@ class SoftQ(Proposing):
 
     look_ahead: Literal["gradient", "constant", "target"] = "gradient"  # V of the next state
     target_rate: float = 0.001  # speed of the target network, for look_ahead = "target"
+    steps: int = 1  # residuals in a row that are added before squaring; more than a sequence has reach its end
+    exact_eos: float = 0.0  # weight of the squared error of Q(eos) at every prefix, where the truth is known
     exact: int = 0  # short validation sentences to compare Q with the exact Q* on, for the plain edit distance
 
 
@@ -229,7 +231,7 @@ RANGES: dict[type, dict[str, Range]] = {
     },
     Proposing: {"tau": _ABOVE_0, "samples": _FROM_1, "longest": _FROM_1, "corruption": _SHARE, "bound": _FROM_1},
     Raml: {"weight_tau": _ABOVE_0},
-    SoftQ: {"target_rate": _UP_TO_1, "exact": _FROM_0},
+    SoftQ: {"target_rate": _UP_TO_1, "steps": _FROM_1, "exact_eos": _NOT_NEGATIVE, "exact": _FROM_0},
     Vaml: {"kappa": _SHARE},
     Critic: {
         "tau": _NOT_NEGATIVE,

@@ -20,6 +20,7 @@ from seqcredit.draws import Noise
 from seqcredit.models.memory import join, repeat
 from seqcredit.models.search import sample
 from seqcredit.rewards.bleu import corpus_counts
+from seqcredit.rewards.finished import finished_scores
 from seqcredit.training import scoring
 from seqcredit.training.scoring import Scores
 from seqcredit.types import EOS, UNK, Batch, Reward, lengths, token_mask
@@ -69,7 +70,8 @@ def soft_q(models: Models, batch: Batch, phase: SoftQ, payoffs: Payoffs, noise: 
     critic = models["critic"]
     proposals = _proposals(batch, phase, noise, critic.actions)
     tokens = proposals.tokens
-    rewards = token_rewards(_scores(payoffs.reward, tokens, batch.references))
+    scores = _scores(payoffs.reward, tokens, batch.references)
+    rewards = token_rewards(scores)
     masks = critic.masks(tokens.shape[-1], noise)
     target = None
     if phase.look_ahead == "target":
@@ -78,9 +80,14 @@ def soft_q(models: Models, batch: Batch, phase: SoftQ, payoffs: Payoffs, noise: 
             target = _along(slow, slow.encode(batch.references), proposals, None, phase.fused)
     with part("critic"):
         q = _along(critic, critic.encode(batch.references), proposals, masks, phase.fused)
-        residual = scoring.soft_residual(q, target, tokens, rewards, phase, _bounded(tokens, phase))
-    watched = {"td": (residual.detach(), token_mask(tokens).sum())}
-    return Outcome({"critic": residual / noise.total / tokens.shape[1]}, watched)
+        loss = scoring.soft_residual(q, target, tokens, rewards, phase, _bounded(tokens, phase))
+        watched = {"td": (loss.detach(), token_mask(tokens).sum())}
+        if phase.exact_eos:
+            gains = _scores(payoffs.reward, tokens, batch.references, finished_scores) - scores
+            error = scoring.terminal_error(q, tokens, gains[..., :-1])
+            watched["eos_error"] = (error.detach(), token_mask(tokens).sum())
+            loss = loss + phase.exact_eos * error
+    return Outcome({"critic": loss / noise.total / tokens.shape[1]}, watched)
 
 
 def vaml(models: Models, batch: Batch, phase: Vaml, payoffs: Payoffs, noise: Noise) -> Outcome:
@@ -187,11 +194,16 @@ def _weighted_proposals(
     return proposals, losses.importance_weights(final, phase.tau if phase.weight_tau is None else phase.weight_tau)
 
 
-def _scores(reward: Reward, tokens: Int[Tensor, "B M L"], references: Int[Tensor, "B R K"]) -> Float[Tensor, "B M P"]:
+def _scores(
+    reward: Reward,
+    tokens: Int[Tensor, "B M L"],
+    references: Int[Tensor, "B R K"],
+    of: Callable[[Reward, Tensor, Tensor], Tensor] = lambda reward, *sides: reward.prefix_scores(*sides),
+) -> Float[Tensor, "B M P"]:
     """Prefix scores of several sequences for each sentence."""
     M = tokens.shape[1]
     with part("reward"):
-        return reward.prefix_scores(tokens.flatten(0, 1), references.repeat_interleave(M, 0)).unflatten(0, (-1, M))
+        return of(reward, tokens.flatten(0, 1), references.repeat_interleave(M, 0)).unflatten(0, (-1, M))
 
 
 def _along(
