@@ -337,6 +337,30 @@ def test_the_exact_q_is_that_of_the_plain_edit_distance(keys: str) -> None:
     read(phase_text("soft_q", "exact = 4", top='[payoff]\nmetric = "edit"\n'))
 
 
+@pytest.mark.parametrize(
+    ("objective", "kind", "why"),
+    [
+        ("raml", "policy", "it has no Q to draw from; choose one of ngram, corrupt."),
+        ("raml", "mixed", "it has no Q to draw from; choose one of ngram, corrupt."),
+        ("vaml", "mixed", "its weights are those of one kind of proposal; choose one of ngram, corrupt, policy."),
+    ],
+)
+def test_proposals_that_a_phase_cannot_draw(objective: str, kind: str, why: str) -> None:
+    said = complaint(phase_text(objective, f'proposal = "{kind}"'))
+    assert said.endswith(f"phase 1 ({objective}): proposal is '{kind}', but {why}")
+
+
+@pytest.mark.parametrize(("objective", "kind"), [("soft_q", "policy"), ("soft_q", "mixed"), ("vaml", "policy")])
+def test_proposals_that_a_phase_can_draw(objective: str, kind: str) -> None:
+    assert read(phase_text(objective, f'proposal = "{kind}"')).phase[0].proposal == kind
+
+
+def test_to_be_judged_by_the_exact_q_it_must_be_there() -> None:
+    top = '[payoff]\nmetric = "edit"\n'
+    read(phase_text("soft_q", 'judged_by = "exact"', "exact = 4", top=top))
+    assert "judged_by is 'exact', but exact is 0" in complaint(phase_text("soft_q", 'judged_by = "exact"', top=top))
+
+
 @pytest.mark.parametrize("phases", ["", "phase = []", "phase = 3", "phase = [3]", "[phase]\nobjective = 'mle'"])
 def test_no_phase(phases: str) -> None:
     said = complaint(f'name = "x"\n{phases}')

@@ -75,7 +75,7 @@ class Proposing(Phase):
 
     tau: float = 0.4
     samples: int = 5  # M, the reference included
-    proposal: Literal["ngram", "corrupt"] = "ngram"
+    proposal: Literal["ngram", "corrupt", "policy", "mixed"] = "ngram"  # "policy": from P_Q; "mixed": half and half
     longest: int = 4  # words of a replaced n-gram
     corruption: float = 0.2  # share of corrupted words
     bound: int = 51  # T: tokens of a sequence at the most, eos included
@@ -95,6 +95,7 @@ class SoftQ(Proposing):
 
     look_ahead: Literal["gradient", "constant", "target"] = "gradient"  # V of the next state
     target_rate: float = 0.001  # speed of the target network, for look_ahead = "target"
+    judged_by: Literal["bleu", "td", "exact"] = "bleu"  # BLEU of P_Q, its residuals, or KL to the exact token targets
     steps: int = 1  # residuals in a row that are added before squaring; more than a sequence has reach its end
     exact_eos: float = 0.0  # weight of the squared error of Q(eos) at every prefix, where the truth is known
     exact: int = 0  # short validation sentences to compare Q with the exact Q* on, for the plain edit distance
@@ -282,7 +283,9 @@ def parse(table: Mapping[str, Any], where: str) -> Recipe:
     if len(set(names)) < len(names):
         raise UserError(f"{where}: two phases have the same name ({', '.join(names)}); give each its own `name`.")
     for number, phase in enumerate(built, 1):
-        _check_exact(phase, recipe.payoff, f"{where}: phase {number} ({OBJECTIVES[type(phase)]})")
+        place = f"{where}: phase {number} ({OBJECTIVES[type(phase)]})"
+        _check_exact(phase, recipe.payoff, place)
+        _check_proposal(phase, place)
     return replace(recipe, phase=built)
 
 
@@ -307,7 +310,17 @@ def plain_edit(payoff: Payoff) -> bool:
     return (payoff.metric, payoff.unfinished, payoff.scaled) == ("edit", "score", True)
 
 
+def _check_proposal(phase: Phase, where: str) -> None:
+    drawn = {SoftQ: ("policy", "mixed"), Vaml: ("policy",)}.get(type(phase), ())
+    if isinstance(phase, Proposing) and phase.proposal in ("policy", "mixed") and phase.proposal not in drawn:
+        without = "it has no Q to draw from" if type(phase) is Raml else "its weights are those of one kind of proposal"
+        allowed = ", ".join(("ngram", "corrupt", *drawn))
+        raise UserError(f"{where}: proposal is {phase.proposal!r}, but {without}; choose one of {allowed}.")
+
+
 def _check_exact(phase: Phase, payoff: Payoff, where: str) -> None:
+    if isinstance(phase, SoftQ) and phase.judged_by == "exact" and not phase.exact:
+        raise UserError(f"{where}: judged_by is 'exact', but exact is 0; give it a number of sentences, such as 24.")
     if isinstance(phase, SoftQ) and phase.exact and not plain_edit(payoff):
         raise UserError(
             f"{where}: exact is {phase.exact}, but the exact Q is known for the plain edit distance alone; set metric "
