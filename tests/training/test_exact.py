@@ -15,13 +15,16 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.training.build import build_actor, build_critic
 from seqcredit.training.exact import EditJudge, RolloutJudge, judge_of, short
-from seqcredit.training.runs import Run, log_entries
+from seqcredit.training.runs import Run, log_entries, of_network
 from seqcredit.training.trainer import Trainer
 from seqcredit.types import lengths
 
 PAYOFF = config.Payoff(metric="edit")
 SOFT_Q = config.SoftQ("soft_q", 0.01, "adam", tau=0.2, bound=20, samples=2, epochs=2, batch_size=80, exact=3)
 CRITIC = config.Critic("critic", 0.01, "adam", tau=0.1, extra_length=2, samples=1, epochs=2, batch_size=120, exact=2)
+EVERYTHING = replace(
+    SOFT_Q, look_ahead="target", target_rate=0.1, steps=3, exact_eos=0.5, proposal="mixed", judged_by="exact"
+)
 SMALL = config.Model(8, 8)
 JUDGED = config.Model(8, 8, attention="dot", dropout=0.2)
 
@@ -131,9 +134,12 @@ def test_a_phase_gets_the_judge_that_it_asks_for(prepared: Prepared) -> None:
 # In a whole training.
 
 
-def train(folder: Path, prepared: Prepared, phase: config.Phase, stop_at: int | None = None) -> tuple[Run, list[str]]:
+def train(
+    folder: Path, prepared: Prepared, phase: config.Phase, stop_at: int | None = None, copy: int = 0
+) -> tuple[Run, list[str]]:
     """A run of one phase; it may be stopped once and go on in another process' stead."""
-    recipe = config.Recipe("r", (phase,), payoff=PAYOFF, actor=SMALL, critic=JUDGED, longest_output=12)
+    critic = replace(JUDGED, copy=copy)
+    recipe = config.Recipe("r", (phase,), payoff=PAYOFF, actor=SMALL, critic=critic, longest_output=12)
     run, said = Run.create(folder, "", recipe, prepared.folder, {}), []
 
     class StopError(Exception):
@@ -152,9 +158,45 @@ def train(folder: Path, prepared: Prepared, phase: config.Phase, stop_at: int | 
     return run, said
 
 
+def log_without_times(run: Run) -> list[dict[str, Any]]:
+    return [{k: v for k, v in e.items() if k != "time"} for e in log_entries(run.folder / "log.jsonl")]
+
+
 def validations(run: Run) -> list[dict[str, Any]]:
-    entries = log_entries(run.folder / "log.jsonl")
-    return [{k: v for k, v in e.items() if k != "time"} for e in entries if e["event"] == "validation"]
+    return [entry for entry in log_without_times(run) if entry["event"] == "validation"]
+
+
+@pytest.mark.slow
+def test_all_ways_to_a_better_q_at_once_resume_bit_for_bit(prepared: Prepared, tmp_path: Path) -> None:
+    """A target network, several steps, eos, its own policy, copying; the best by the exact Q is kept."""
+    run, _ = train(tmp_path / "run", prepared, EVERYTHING, copy=16)
+    resumed, _ = train(tmp_path / "resumed", prepared, EVERYTHING, stop_at=4, copy=16)
+    assert "critic.pointer.weight" in run.weights()
+    assert all(torch.equal(tensor, resumed.weights()[key]) for key, tensor in run.weights().items())
+    assert log_without_times(run) == log_without_times(resumed)
+    judge = EditJudge(PAYOFF, EVERYTHING, prepared, "valid", 3)
+    critic = build_critic(run.recipe, prepared)
+    critic.load_state_dict(of_network(run.weights(), "critic"))
+    measured = validations(run)
+    best = min(measured, key=lambda entry: entry["credit_kl"])
+    assert judge.figures({"critic": critic}) == {key: best[key] for key in ("credit_error", "credit_kl")}
+    assert measured[0]["improved"]
+    trained = [entry for entry in log_without_times(run) if entry["event"] == "train"]
+    assert all(entry.keys() >= {"td", "eos_error", "distinct", "diversity"} for entry in trained)
+
+
+def test_soft_q_can_be_judged_by_its_residuals(prepared: Prepared, tmp_path: Path) -> None:
+    run, said = train(tmp_path / "run", prepared, replace(SOFT_Q, exact=0, judged_by="td", epochs=1))
+    (entry,) = validations(run)
+    assert entry["td"] > 0
+    assert "bleu" not in entry
+    trainer = Trainer(run, prepared, said.append)
+    trainer._load(run.weights())
+    trainer.progress.phase = 0
+    trainer._begin_phase()
+    kind, score = trainer.judge()
+    assert (kind, round(-score, 4)) == ("td", entry["td"])  # the same draws, and no dropout
+    assert trainer.models["critic"].training
 
 
 @pytest.mark.slow
