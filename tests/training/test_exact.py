@@ -58,7 +58,9 @@ def test_the_exact_q_has_no_error_and_a_shift_is_one_of_q_but_not_of_its_targets
     critic = Exact(actions, SOFT_Q).train()
     assert judge.error(critic) == pytest.approx((0, 0), abs=1e-12)
     assert critic.training
-    absolute, kl = judge.error(Exact(actions, SOFT_Q, 0.7))
+    resting = Exact(actions, SOFT_Q, 0.7).eval()
+    absolute, kl = judge.error(resting)
+    assert not resting.training
     assert (absolute, kl) == pytest.approx((0.7, 0), abs=1e-12)
     assert judge.figures({"critic": Exact(actions, SOFT_Q, 0.7)}) == {"credit_error": 0.7, "credit_kl": 0.0}
     assert judge.states == int((lengths(judge.tokens) + 1).sum()) > 3 * 4 * 3

@@ -13,7 +13,7 @@ from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import repeat
-from seqcredit.rewards import Bleu
+from seqcredit.rewards import Bleu, OnlyFinished
 from seqcredit.training.objectives import OBJECTIVES, Outcome, Payoffs, _diversity, _proposals, repeated_bigrams
 from seqcredit.types import Batch, pad, pad_references, token_mask
 
@@ -153,6 +153,23 @@ def test_soft_q_on_the_reference_alone_by_hand() -> None:
     expected = losses.soft_q(q, tokens, rewards, 0.4).sum() / 4
     phase = config.SoftQ("soft_q", 0.1, samples=1, tau=0.4)
     torch.testing.assert_close(run("soft_q", phase, nets).losses["critic"], expected)
+
+
+def test_steps_and_eos_on_the_reference_alone_by_hand() -> None:
+    """With a reward that comes at the end: there eos is worth something at every prefix, and more than nothing."""
+    nets, reward = models(dropout=0.0), OnlyFinished(Bleu(scaled=True))
+    tokens, critic = BATCH.references[:, 0], nets["critic"]
+    q = critic.readout(critic.features(critic.encode(BATCH.references), tokens))
+    worth = Bleu(scaled=True).prefix_scores(tokens, BATCH.references)[:, :-1]
+    rewards = token_rewards(reward.prefix_scores(tokens, BATCH.references))
+    residual = losses.soft_q(q, tokens, rewards, 0.4, steps=3).sum()
+    error = losses.terminal(q, tokens, worth).sum()
+    phase = config.SoftQ("soft_q", 0.1, samples=1, tau=0.4, steps=3, exact_eos=0.7)
+    found = OBJECTIVES["soft_q"](nets, BATCH, phase, Payoffs(reward, reward), noise())
+    torch.testing.assert_close(found.losses["critic"], (residual + 0.7 * error) / 4)
+    torch.testing.assert_close(found.sums["td"][0], residual.detach())
+    torch.testing.assert_close(found.sums["eos_error"][0], error.detach())
+    assert int(found.sums["eos_error"][1]) == int(token_mask(tokens).sum())
 
 
 def actor_loss(**changes: Any) -> float:
