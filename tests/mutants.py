@@ -411,7 +411,6 @@ MUTANTS = [
     Mutant(CRITIC, "codes * memory.mask.unsqueeze(-1)", "codes"),
     Mutant(CRITIC, "self.readout.weight[:, -self.copy :]", "self.readout.weight[:, : self.copy]"),
     Mutant(CRITIC, "torch.linalg.qr(blocks).Q", "blocks"),
-    Mutant(LSTM, "vector[:, : self.fed] if self.fed", "vector if self.fed"),
     Mutant(SCORING, "(each * (found - packing.take(gains)).square())", "(found - packing.take(gains)).square()"),
     Mutant(SCORING, "sums_ahead(packing.fill(after), phase.steps - 1)", "sums_ahead(packing.fill(after), phase.steps)"),
     Mutant(OBJECTIVES, "phase.exact_eos * error", "error"),
