@@ -50,6 +50,7 @@ CUSTOM = "rewards/custom.py"
 FINISHED = "rewards/finished.py"
 PREFIXES = "rewards/prefixes.py"
 LSTM = "models/lstm.py"
+CRITIC = "models/critic.py"
 RECURRENCE = "models/recurrence.py"
 SEARCH = "models/search.py"
 FUSED = "credit/fused.py"
@@ -58,6 +59,7 @@ OBJECTIVES = "training/objectives.py"
 SCORING = "training/scoring.py"
 LEARNER = "training/learner.py"
 WATCH = "training/watch.py"
+EXACT = "training/exact.py"
 BUILD = "training/build.py"
 PLAN = "reporting/plan.py"
 FORECAST = "reporting/forecast.py"
@@ -430,6 +432,36 @@ MUTANTS = [
     Mutant(SERVER, "if width * height > PIXELS:", "if width < 0:"),
     Mutant(SERVER, """ + "; frame-ancestors 'none'\"""", ""),
     Mutant(SERVER, 'extra="forbid"', 'extra="ignore"'),
+    # A better Q: several steps, eos, copying, its own policy; and how far it is from the exact one
+    Mutant(VALUES, "for n in (1, steps + 1))", "for n in (1, steps))"),
+    Mutant(LOSSES, "sums_ahead(later, steps - 1)", "sums_ahead(later, steps)"),
+    Mutant(LOSSES, "later = (chosen(look_ahead, tokens)", "later = (chosen(q, tokens)"),
+    Mutant(LOSSES, "(q[..., EOS] - gains)", "(q[..., EOS] + gains)"),
+    Mutant(
+        FUSED, "_split(_after(-slope, following, table), forced)", "_split(_after(slope, following, table), forced)"
+    ),
+    Mutant(
+        FUSED,
+        "            learner.learn_eos(by_eos)\n            learner.learn_chosen",
+        "            learner.learn_chosen",
+    ),
+    Mutant(TABLES, "torch.where(self.common, padded[:, :1], padded)", "padded"),
+    Mutant(PROPOSALS, "torch.minimum(agreed, words)], 1)", "agreed], 1)"),
+    Mutant(PROPOSALS, ".long().cumprod(-1)", ".long()"),
+    Mutant(CRITIC, "codes * memory.mask.unsqueeze(-1)", "codes"),
+    Mutant(CRITIC, "self.readout.weight[:, -self.copy :]", "self.readout.weight[:, : self.copy]"),
+    Mutant(CRITIC, "torch.linalg.qr(blocks).Q", "blocks"),
+    Mutant(SCORING, "(each * (found - packing.take(gains)).square())", "(found - packing.take(gains)).square()"),
+    Mutant(SCORING, "sums_ahead(packing.fill(after), phase.steps - 1)", "sums_ahead(packing.fill(after), phase.steps)"),
+    Mutant(OBJECTIVES, "phase.exact_eos * error", "error"),
+    Mutant(OBJECTIVES, "temperature=phase.tau", "temperature=1.0"),
+    Mutant(OBJECTIVES, "distance / longer", "distance"),
+    Mutant(OBJECTIVES, "gains[..., :-1]", "gains[..., 1:]"),
+    Mutant(FINISHED, "unfinished_brevity=True", "unfinished_brevity=False"),
+    Mutant(EXACT, "CreditError(absolute / self.states, kl / self.states)", "CreditError(absolute, kl / self.states)"),
+    Mutant(EXACT, "model.train(was_training)", "model.train()"),
+    Mutant(EXACT, "if again or self._known is None", "if self._known is None"),
+    Mutant(CONFIG, "phase.exact and not plain_edit(payoff)", "not plain_edit(payoff)"),
 ]
 
 

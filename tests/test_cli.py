@@ -1,6 +1,5 @@
 """The command line as a user has it: a real process, its output and its exit code."""
 
-import json
 import subprocess
 import sys
 
@@ -47,33 +46,3 @@ def test_a_slip_of_the_hand_gets_one_sentence(arguments: list[str], sentence: st
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"seqcredit: {sentence}")
     assert line.endswith("--help'.")
-
-
-@pytest.mark.slow
-def test_verify_prints_a_table_and_passes() -> None:
-    done = run("verify")
-    assert done.returncode == 0
-    assert "marginal match" in done.stdout
-    assert done.stdout.count("pass") == 9
-    assert done.stderr == ""
-
-
-@pytest.mark.slow
-def test_verify_as_json() -> None:
-    done = run("verify", "--json")
-    cells = json.loads(done.stdout)
-    assert done.returncode == 0
-    assert all(cell["passed"] and cell["error"] < 1e-9 for cell in cells)
-
-
-@pytest.mark.slow
-def test_verify_fails_loudly() -> None:
-    """With the entropy taken out of the soft value, the process itself must say FAIL and exit with 1."""
-    broken = (
-        "import torch; from seqcredit.credit.oracle import enumeration;"
-        "enumeration.soft_value = lambda q, tau, forced: torch.where(forced, q[..., 0], q.amax(-1));"
-        "from seqcredit.cli import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", broken, "verify"], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "FAIL" in done.stdout

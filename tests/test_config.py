@@ -233,7 +233,8 @@ FROM_1 = ("1 or more", ["1", "2"], ["0", "-1"])
 EVEN = ("an even number from 2 on, because two directions share it", ["2", "12"], ["0", "-2", "7"])
 SEED = ("from 0 up to, but without, 2 ** 63", ["0", str(2**63 - 1)], ["-1", str(2**63)])
 Interval = tuple[str, list[str], list[str]]
-SIZES = {"embedding": FROM_1, "hidden": EVEN, "layers": FROM_1, "dropout": BELOW_1}
+SIZES = {"embedding": FROM_1, "hidden": EVEN, "layers": FROM_1, "dropout": BELOW_1, "copy": FROM_0}
+ONLY_0 = ("0 or more", ["0"], ["-1"])  # and no more where something else forbids it
 EVERY_PHASE = {
     "learning_rate": ABOVE_0,
     "beta1": BELOW_1,
@@ -252,14 +253,16 @@ CRITIC = {
     "samples": FROM_1,
     "extra_length": FROM_0,
     "longest_sample": FROM_1,
+    "exact": FROM_0,
 }
+SOFT_Q = {"steps": FROM_1, "exact_eos": NOT_NEGATIVE, "exact": ONLY_0}
 INTERVALS: dict[str, dict[str, Interval]] = {
     "": {"seed": SEED, "beam": FROM_1, "validation_beam": FROM_1, "longest_output": FROM_1},
-    "actor": SIZES,
+    "actor": {**SIZES, "copy": ONLY_0},
     "critic": SIZES,
     "phase.mle": EVERY_PHASE,
     "phase.raml": {**EVERY_PHASE, **PROPOSING, "weight_tau": ABOVE_0},
-    "phase.soft_q": {**EVERY_PHASE, **PROPOSING, "target_rate": UP_TO_1},
+    "phase.soft_q": {**EVERY_PHASE, **PROPOSING, "target_rate": UP_TO_1, **SOFT_Q},
     "phase.vaml": {**EVERY_PHASE, **PROPOSING, "weight_tau": ABOVE_0, "kappa": SHARE},
     "phase.critic": {**EVERY_PHASE, **CRITIC},
     "phase.actor_critic": {
@@ -317,6 +320,45 @@ def test_only_bleu_has_a_brevity_penalty(metric: str) -> None:
             "a.toml: payoff: unfinished is 'without_brevity', but only bleu has a brevity penalty; "
             f"for {metric} it must be one of score, nothing."
         )
+
+
+def test_only_a_critic_copies() -> None:
+    assert read(phase_text("mle", top="[critic]\ncopy = 64\n")).critic.copy == 64
+    said = complaint(phase_text("mle", top="[actor]\ncopy = 64\n"))
+    assert said.endswith("actor: copy is 64, but only a critic reads the reference; leave it to [critic].")
+
+
+@pytest.mark.parametrize("keys", ['metric = "bleu"', 'metric = "edit"\nunfinished = "nothing"', "scaled = false"])
+def test_the_exact_q_is_that_of_the_plain_edit_distance(keys: str) -> None:
+    top = f"[payoff]\n{keys}\n"
+    assert "phase 1 (soft_q): exact is 4, but " in complaint(phase_text("soft_q", "exact = 4", top=top))
+    read(phase_text("soft_q", top=top))
+    read(phase_text("critic", "exact = 4", top=top))
+    read(phase_text("soft_q", "exact = 4", top='[payoff]\nmetric = "edit"\n'))
+
+
+@pytest.mark.parametrize(
+    ("objective", "kind", "why"),
+    [
+        ("raml", "policy", "it has no Q to draw from; choose one of ngram, corrupt."),
+        ("raml", "mixed", "it has no Q to draw from; choose one of ngram, corrupt."),
+        ("vaml", "mixed", "its weights are those of one kind of proposal; choose one of ngram, corrupt, policy."),
+    ],
+)
+def test_proposals_that_a_phase_cannot_draw(objective: str, kind: str, why: str) -> None:
+    said = complaint(phase_text(objective, f'proposal = "{kind}"'))
+    assert said.endswith(f"phase 1 ({objective}): proposal is '{kind}', but {why}")
+
+
+@pytest.mark.parametrize(("objective", "kind"), [("soft_q", "policy"), ("soft_q", "mixed"), ("vaml", "policy")])
+def test_proposals_that_a_phase_can_draw(objective: str, kind: str) -> None:
+    assert read(phase_text(objective, f'proposal = "{kind}"')).phase[0].proposal == kind
+
+
+def test_to_be_judged_by_the_exact_q_it_must_be_there() -> None:
+    top = '[payoff]\nmetric = "edit"\n'
+    read(phase_text("soft_q", 'judged_by = "exact"', "exact = 4", top=top))
+    assert "judged_by is 'exact', but exact is 0" in complaint(phase_text("soft_q", 'judged_by = "exact"', top=top))
 
 
 @pytest.mark.parametrize("phases", ["", "phase = []", "phase = 3", "phase = [3]", "[phase]\nobjective = 'mle'"])

@@ -42,6 +42,9 @@ class Model:
     attention: Literal["dot", "mlp", "none"] = "dot"  # "none" for an actor that looks at pictures
     input_feeding: bool = False
     dropout: float = 0.3
+    copy: int = (
+        0  # critics: numbers of a word's code, by which attention adds to the Q of the reference's words; try 64
+    )
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Proposing(Phase):
 
     tau: float = 0.4
     samples: int = 5  # M, the reference included
-    proposal: Literal["ngram", "corrupt"] = "ngram"
+    proposal: Literal["ngram", "corrupt", "policy", "mixed"] = "ngram"  # "policy": from P_Q; "mixed": half and half
     longest: int = 4  # words of a replaced n-gram
     corruption: float = 0.2  # share of corrupted words
     bound: int = 51  # T: tokens of a sequence at the most, eos included
@@ -92,6 +95,10 @@ class SoftQ(Proposing):
 
     look_ahead: Literal["gradient", "constant", "target"] = "gradient"  # V of the next state
     target_rate: float = 0.001  # speed of the target network, for look_ahead = "target"
+    judged_by: Literal["bleu", "td", "exact"] = "bleu"  # BLEU of P_Q, its residuals, or KL to the exact token targets
+    steps: int = 1  # residuals in a row that are added before squaring; more than a sequence has reach its end
+    exact_eos: float = 0.0  # weight of the squared error of Q(eos) at every prefix, where the truth is known
+    exact: int = 0  # short validation sentences to compare Q with the exact Q* on, for the plain edit distance
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,7 @@ class Critic(Phase):
     extra_length: int = 5  # a sample's bound, eos included: this much over the longest reference of the batch
     longest_sample: int = 50  # and at the most this
     judged_by: Literal["return_error", "td"] = "return_error"  # of a critic alone: against what really followed, or TD
+    exact: int = 0  # short validation sentences to compare Q with rollouts of the actor on
 
 
 @dataclass(frozen=True)
@@ -211,7 +219,7 @@ _SEED = Range("from 0 up to, but without, 2 ** 63", lambda x: 0 <= x < 2**63)
 # Every number of a recipe; a phase has the rows of all its classes.
 RANGES: dict[type, dict[str, Range]] = {
     Recipe: {"seed": _SEED, "beam": _FROM_1, "validation_beam": _FROM_1, "longest_output": _FROM_1},
-    Model: {"embedding": _FROM_1, "hidden": _EVEN, "layers": _FROM_1, "dropout": _BELOW_1},
+    Model: {"embedding": _FROM_1, "hidden": _EVEN, "layers": _FROM_1, "dropout": _BELOW_1, "copy": _FROM_0},
     Phase: {
         "learning_rate": _ABOVE_0,
         "beta1": _BELOW_1,
@@ -224,7 +232,7 @@ RANGES: dict[type, dict[str, Range]] = {
     },
     Proposing: {"tau": _ABOVE_0, "samples": _FROM_1, "longest": _FROM_1, "corruption": _SHARE, "bound": _FROM_1},
     Raml: {"weight_tau": _ABOVE_0},
-    SoftQ: {"target_rate": _UP_TO_1},
+    SoftQ: {"target_rate": _UP_TO_1, "steps": _FROM_1, "exact_eos": _NOT_NEGATIVE, "exact": _FROM_0},
     Vaml: {"kappa": _SHARE},
     Critic: {
         "tau": _NOT_NEGATIVE,
@@ -233,6 +241,7 @@ RANGES: dict[type, dict[str, Range]] = {
         "samples": _FROM_1,
         "extra_length": _FROM_0,
         "longest_sample": _FROM_1,
+        "exact": _FROM_0,
     },
     ActorCritic: {"mle_weight": _NOT_NEGATIVE, "critic_learning_rate": _NOT_NEGATIVE, "critic_clip": _ABOVE_0},
 }
@@ -264,11 +273,19 @@ def parse(table: Mapping[str, Any], where: str) -> Recipe:
         raise UserError(f"{where}: there is no [[phase]]; a recipe needs at least one.")
     recipe: Recipe = _build(Recipe, {**table, "phase": ()}, where)
     _check_unfinished(recipe.payoff, where)
+    if recipe.actor.copy:
+        raise UserError(
+            f"{where}: actor: copy is {recipe.actor.copy}, but only a critic reads the reference; leave it to [critic]."
+        )
     fed = recipe.actor.input_feeding
     built = tuple(_phase(phase, fidelity, fed, f"{where}: phase {i}") for i, phase in enumerate(phases, 1))
     names = [phase.name for phase in built]
     if len(set(names)) < len(names):
         raise UserError(f"{where}: two phases have the same name ({', '.join(names)}); give each its own `name`.")
+    for number, phase in enumerate(built, 1):
+        place = f"{where}: phase {number} ({OBJECTIVES[type(phase)]})"
+        _check_exact(phase, recipe.payoff, place)
+        _check_proposal(phase, place)
     return replace(recipe, phase=built)
 
 
@@ -285,6 +302,29 @@ def _check_unfinished(payoff: Payoff, where: str) -> None:
         raise UserError(
             f"{where}: payoff: unfinished is 'without_brevity', but only bleu has a brevity penalty; "
             f"for {payoff.metric} it must be one of score, nothing."
+        )
+
+
+def plain_edit(payoff: Payoff) -> bool:
+    """Whether the pay-off is the one whose exact Q is known at a real vocabulary."""
+    return (payoff.metric, payoff.unfinished, payoff.scaled) == ("edit", "score", True)
+
+
+def _check_proposal(phase: Phase, where: str) -> None:
+    drawn = {SoftQ: ("policy", "mixed"), Vaml: ("policy",)}.get(type(phase), ())
+    if isinstance(phase, Proposing) and phase.proposal in ("policy", "mixed") and phase.proposal not in drawn:
+        without = "it has no Q to draw from" if type(phase) is Raml else "its weights are those of one kind of proposal"
+        allowed = ", ".join(("ngram", "corrupt", *drawn))
+        raise UserError(f"{where}: proposal is {phase.proposal!r}, but {without}; choose one of {allowed}.")
+
+
+def _check_exact(phase: Phase, payoff: Payoff, where: str) -> None:
+    if isinstance(phase, SoftQ) and phase.judged_by == "exact" and not phase.exact:
+        raise UserError(f"{where}: judged_by is 'exact', but exact is 0; give it a number of sentences, such as 24.")
+    if isinstance(phase, SoftQ) and phase.exact and not plain_edit(payoff):
+        raise UserError(
+            f"{where}: exact is {phase.exact}, but the exact Q is known for the plain edit distance alone; set metric "
+            'to "edit", unfinished to "score" and scaled to true in [payoff], or exact to 0.'
         )
 
 

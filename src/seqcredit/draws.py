@@ -33,7 +33,7 @@ class Noise:
 
 def uniform(weights: Float[Tensor, "*B V"], generator: Generator) -> Float[Tensor, "*B"]:
     """A number in [0, 1) for each row of weights, as precise as they are."""
-    return torch.rand(weights.shape[:-1], generator=generator, dtype=weights.dtype)
+    return torch.rand(weights.shape[:-1], generator=generator, dtype=weights.dtype).to(weights.device)
 
 
 def draw(weights: Float[Tensor, "*B V"], uniform: Float[Tensor, "*B"]) -> Int[Tensor, "*B"]:

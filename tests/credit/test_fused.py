@@ -137,8 +137,16 @@ def fast_critic(x: Inputs, smoothing: float, **options: Any) -> Tensor:
     return fused.critic(x.critic.packed(), x.packed_tokens, x.take(x.targets), smoothing, **numbers)[0]
 
 
-def soft_q(x: Inputs, target_q: Tensor | None = None) -> Tensor:
-    return weighted(x, losses.soft_q(x.critic.full(), x.tokens, x.rewards, x.tau, target_q, x.forced))
+def fast_path(x: Inputs, steps: int) -> Tensor:
+    """Residuals by the fast path, added and squared."""
+    packing = pack(x.tokens)
+    numbers = x.take(x.rewards), packing.following, x.tau, x.packed_forced
+    each = packing.fill(fused.soft_residuals(x.critic.packed(), x.packed_tokens, *numbers))
+    return weighted(x, (each + values.sums_ahead(each, steps - 1)).square())
+
+
+def soft_q(x: Inputs, target_q: Tensor | None = None, steps: int = 1) -> Tensor:
+    return weighted(x, losses.soft_q(x.critic.full(), x.tokens, x.rewards, x.tau, target_q, x.forced, steps))
 
 
 def critic(x: Inputs, smoothing: float, form: losses.SmoothingForm = "sum", td_weight: float = 1.0) -> Tensor:
@@ -160,6 +168,8 @@ PAIRS: dict[str, tuple[Loss, Loss]] = {
     "soft_q": (fast_soft_q, soft_q),
     "soft_q, constant": (lambda x: fast_soft_q_with(x, x.critic), lambda x: soft_q(x, x.critic.full().detach())),
     "soft_q, target": (lambda x: fast_soft_q_with(x, x.target), lambda x: soft_q(x, x.target.full())),
+    "soft_q, 2 steps": (lambda x: fast_path(x, 2), lambda x: soft_q(x, steps=2)),
+    "soft_q, to the end": (lambda x: fast_path(x, 9), lambda x: soft_q(x, steps=9)),
     "vaml": (
         fast_vaml,
         lambda x: losses.vaml(x.logp, x.critic.full(), x.tokens, x.weights, x.tau, x.kappa, x.forced).sum(),

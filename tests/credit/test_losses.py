@@ -15,9 +15,14 @@ from seqcredit.credit.losses import (
     smoothing,
     soft_q,
     td_targets,
+    terminal,
     vaml,
 )
-from seqcredit.types import token_mask
+from seqcredit.credit.oracle import EditOracle, Space, score, solve
+from seqcredit.credit.values import at_bound, token_rewards
+from seqcredit.rewards import Bleu, EditDistance, OnlyFinished
+from seqcredit.rewards.finished import finished_scores
+from seqcredit.types import pad, token_mask
 
 V, TAU, KAPPA = 5, 0.3, 0.2
 TOKENS = torch.tensor([[3, 2, 4, 0], [1, 0, 0, 0], [0, 0, 0, 0], [4, 4, 0, 0]])
@@ -246,6 +251,97 @@ def test_constants_get_no_gradient() -> None:
     assert not soft_q(Q, TOKENS, REWARDS, TAU, q).requires_grad
 
 
+# Several steps, and eos at every prefix.
+
+
+def log_policy(b: int, t: int, q: Tensor) -> float:
+    """log P_Q of the token; nothing where eos is forced."""
+    return 0.0 if FORCED[b, t] else math.log(brute.boltzmann(at(q, b, t), TAU)[TOKENS[b, t]])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 50])
+@pytest.mark.parametrize("later", [Q, TARGET_Q], ids=["itself", "target"])
+def test_several_steps_by_hand(steps: int, later: Tensor) -> None:
+    """Q against the rewards within the steps, less tau log P_Q of the later tokens, plus the value after them."""
+
+    def residual(b: int, t: int) -> float:
+        last = min(t + steps, int(MASK[b].sum())) - 1
+        path = sum(float(REWARDS[b, i]) - TAU * log_policy(b, i, later) for i in range(t + 1, last + 1))
+        value = soft_target(b, last, later) - float(REWARDS[b, last])
+        return float(Q[b, t, TOKENS[b, t]]) - float(REWARDS[b, t]) - path - value
+
+    found = soft_q(Q, TOKENS, REWARDS, TAU, None if later is Q else TARGET_Q, FORCED, steps)
+    expect(found, each(lambda b, t: residual(b, t) ** 2))
+
+
+@pytest.mark.parametrize("steps", [2, 50])
+def test_gradient_of_several_steps(steps: int) -> None:
+    def loss(q: Tensor) -> Tensor:
+        return soft_q(q, TOKENS, REWARDS, TAU, forced=FORCED, steps=steps)
+
+    torch.autograd.gradcheck(loss, Q.clone().requires_grad_())
+    size = soft_q(Q, TOKENS, REWARDS, TAU, TARGET_Q, FORCED, steps).sqrt()
+    gradient = q_gradient(lambda q: soft_q(q, TOKENS, REWARDS, TAU, TARGET_Q, FORCED, steps))
+    expect(gradient.abs(), 2 * size.unsqueeze(-1) * ONE_HOT)  # with a target network only of the word that was taken
+
+
+EDIT_BOUND, EDIT_TAU, EDIT_ACTIONS = 7, 0.4, 12
+EDIT_REFERENCE = torch.tensor([3, 4, 4, 5])
+EDIT_TOKENS = pad([[3, 4, 4, 5], [3, 7, 4, 5], [], [9, 9, 1, 3, 5, 4], [4, 5]])
+
+
+def edit_case() -> tuple[Tensor, Tensor, Tensor]:
+    """Exact Q along sequences, one of them as long as the bound allows; what they earn; where eos is forced."""
+    exact = EditOracle.solve(EDIT_REFERENCE, EDIT_ACTIONS, EDIT_BOUND, EDIT_TAU).along(EDIT_TOKENS)
+    references = pad([EDIT_REFERENCE.tolist()]).expand(len(EDIT_TOKENS), 1, -1)
+    rewards = token_rewards(EditDistance(dtype=torch.float64).prefix_scores(EDIT_TOKENS, references))
+    return exact, rewards, at_bound(EDIT_TOKENS, EDIT_BOUND)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4, 50])
+def test_every_path_is_consistent_at_the_exact_q_and_at_no_other(steps: int) -> None:
+    exact, rewards, forced = edit_case()
+    assert forced[3, 6]
+    for target in (None, exact):
+        loss = soft_q(exact, EDIT_TOKENS, rewards, EDIT_TAU, target, forced, steps)
+        assert float(loss.max()) < 1e-20
+    wrong = exact.clone()
+    wrong[1, 2, 4] += 0.5  # the value of the third state is wrong too, but not as wrong as its third token
+    loss = soft_q(wrong, EDIT_TOKENS, rewards, EDIT_TAU, None, forced, steps)
+    assert float(loss[1, 2]) == pytest.approx(0.25)
+    assert float(loss[1, 1]) > 1e-4
+    assert float(loss[0].max()) < 1e-20
+    assert (float(loss[1, 0]) > 1e-4) == (steps > 1)  # it sees two steps ahead
+
+
+def test_terminal_by_hand() -> None:
+    expect(terminal(Q, TOKENS, REWARDS), each(lambda b, t: float(Q[b, t, 0] - REWARDS[b, t]) ** 2))
+    eos = torch.nn.functional.one_hot(torch.tensor(0), V).double()
+    expect(q_gradient(lambda q: terminal(q, TOKENS, REWARDS)), masked(2 * (Q[..., :1] - REWARDS.unsqueeze(-1)) * eos))
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [
+        Bleu(dtype=torch.float64),
+        Bleu(unfinished_brevity=False, scaled=True, dtype=torch.float64),
+        OnlyFinished(EditDistance(dtype=torch.float64)),
+    ],
+    ids=["score", "without brevity", "nothing"],
+)
+def test_the_exact_q_of_eos_is_what_eos_adds(reward: Bleu | OnlyFinished) -> None:
+    """Against enumeration, for every prefix of every sequence."""
+    space, reference = Space(4, 4), torch.tensor([[2, 3, 2, 0]])
+    tokens = space.sequences()
+    q = solve(score(space, reward, reference), 0.3).along(tokens)
+    references = reference.expand(len(tokens), 1, -1)
+    gains = finished_scores(reward, tokens, references) - reward.prefix_scores(tokens, references)
+    assert float(terminal(q, tokens, gains[:, :-1]).max()) < 1e-24
+    assert float(terminal(q, tokens, gains[:, :-1] + 0.1).max()) == pytest.approx(0.01)
+    if not (isinstance(reward, Bleu) and reward.unfinished_brevity):
+        assert float(gains.abs().max()) > 0.1
+
+
 # Invariances, to the last bit.
 
 LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]] = {
@@ -253,6 +349,9 @@ LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tens
     "raml": lambda k, p, q, q2, r, w, f: raml(p, k, w),
     "soft_q": lambda k, p, q, q2, r, w, f: soft_q(q, k, r, TAU, forced=f),
     "soft_q, target": lambda k, p, q, q2, r, w, f: soft_q(q, k, r, TAU, q2, f),
+    "soft_q, 2 steps": lambda k, p, q, q2, r, w, f: soft_q(q, k, r, TAU, forced=f, steps=2),
+    "soft_q, target, to the end": lambda k, p, q, q2, r, w, f: soft_q(q, k, r, TAU, q2, f, 9),
+    "terminal": lambda k, p, q, q2, r, w, f: terminal(q, k, r),
     "vaml": lambda k, p, q, q2, r, w, f: vaml(p, q, k, w, TAU, KAPPA, f),
     "critic": lambda k, p, q, q2, r, w, f: critic_td(q, k, td_targets(q2, p, k, r, TAU, True, f)),
     "smoothing": lambda k, p, q, q2, r, w, f: smoothing(q, k, "sum", f),

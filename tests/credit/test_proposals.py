@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqcredit.credit.proposals import corrupt_tokens, replace_ngrams
+from seqcredit.credit.proposals import beside, corrupt_tokens, replace_ngrams
 from seqcredit.draws import Noise
 from seqcredit.types import FIRST_WORD, lengths, pad
 
@@ -87,3 +87,17 @@ def test_a_share_of_the_batch_gets_the_proposals_of_the_whole(propose) -> None:
     whole = propose(REFERENCES, M, V, noise())
     rows = Noise(torch.Generator().manual_seed(0), len(REFERENCES), 30, 50)
     assert torch.equal(propose(REFERENCES[30:80], M, V, rows).tokens, whole.tokens[30:80])
+
+
+def test_sequences_from_elsewhere_beside_the_reference() -> None:
+    """They share its beginning as far as they agree: 0 words, 2, all 3 though more follow, all 3, and one of an eos."""
+    references = pad([[5, 6, 7]] * 5)
+    drawn = pad([[6, 6, 7], [5, 6], [5, 6, 7, 8, 9], [5, 6, 7], [5]], 7).unsqueeze(1)
+    tokens, fork = beside(references, drawn)
+    assert tokens.shape == (5, 2, 7)
+    assert torch.equal(tokens[:, 0, :4], references)
+    assert not tokens[:, 0, 4:].any()
+    assert torch.equal(tokens[:, 1], drawn[:, 0])
+    assert fork.tolist() == [[3, 0], [3, 2], [3, 3], [3, 3], [3, 1]]
+    short, _ = beside(references, pad([[5]] * 5).unsqueeze(1))
+    assert short[:, 1].tolist() == [[5, 0, 0, 0]] * 5

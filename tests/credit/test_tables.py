@@ -61,6 +61,13 @@ def test_sharing_by_hand() -> None:
     assert packing.take_states(tokens).tolist() == [5, 6, 7, 0, 7, 0, 0]
     weights = torch.tensor([[1.0, 10.0, 100.0], [1.0, 10.0, 100.0]])
     assert packing.weigh(weights).tolist() == [111, 101, 101, 1, 10, 10, 10, 100, 1, 10, 100]
+    full = [[[1, 2, 3, 4], [1, 5, 6, 7], [1, 2, 3, 8]], [[9, 0, 0, 0], [10, 0, 0, 0], [11, 0, 0, 0]]]
+    assert packing.fill(torch.arange(1.0, 12)).tolist() == full
+
+
+def test_filling_without_sharing_is_spreading() -> None:
+    numbers = torch.arange(1.0, len(PACKING.places) + 1)
+    assert torch.equal(PACKING.fill(numbers), PACKING.spread(numbers))
 
 
 def test_what_is_not_shared_is_weighed_by_its_sequence() -> None:

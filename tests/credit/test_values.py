@@ -15,6 +15,7 @@ from seqcredit.credit.values import (
     one_step_targets,
     soft_policy,
     soft_value,
+    sums_ahead,
     token_rewards,
 )
 
@@ -140,3 +141,14 @@ def test_the_bound_counts_eos() -> None:
     tokens = torch.zeros(2, 4, dtype=torch.long)
     assert at_bound(tokens, 3).tolist() == [[False, False, True, True]] * 2
     assert at_bound(tokens, torch.tensor([1, 4])).tolist() == [[True] * 4, [False, False, False, True]]
+
+
+def test_sums_ahead() -> None:
+    numbers = torch.tensor([[1.0, 2, 4, 8], [3, 0, 0, 5]], requires_grad=True)
+    assert sums_ahead(numbers, 0).tolist() == [[0, 0, 0, 0]] * 2
+    assert sums_ahead(numbers, 1).tolist() == [[2, 4, 8, 0], [0, 0, 5, 0]]
+    assert sums_ahead(numbers, 2).tolist() == [[6, 12, 8, 0], [0, 5, 5, 0]]
+    assert sums_ahead(numbers, 99).tolist() == [[14, 12, 8, 0], [5, 5, 5, 0]]
+    sums_ahead(numbers, 2)[0, 1].backward()
+    assert numbers.grad is not None
+    assert numbers.grad.tolist() == [[0, 0, 1, 1], [0, 0, 0, 0]]

@@ -3,9 +3,11 @@ import copy
 import pytest
 import torch
 
+from seqcredit.credit.tables import share
 from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic, update_target
 from seqcredit.models.lstm import Seq2Seq
+from seqcredit.models.memory import repeat
 from seqcredit.types import pad, pad_references
 
 REFERENCES = pad_references([[[2, 3], [4, 4, 4]], [[5]]])  # (2, 2, 4)
@@ -33,8 +35,9 @@ def test_reads_the_first_reference_as_its_source(kind) -> None:
     assert torch.equal(q, judge.readout(judge.features(judge.encode(other), TOKENS)))
 
 
-def test_reads_all_references_in_any_order() -> None:
-    judge = critic(references="all")
+@pytest.mark.parametrize("copy", [0, 3])
+def test_reads_all_references_in_any_order(copy: int) -> None:
+    judge = critic(references="all", copy=copy)
 
     def q(references: torch.Tensor) -> torch.Tensor:
         return judge.readout(judge.features(judge.encode(references), TOKENS[: len(references)]))
@@ -46,7 +49,7 @@ def test_reads_all_references_in_any_order() -> None:
     assert not torch.allclose(q(other)[0], known[0])
     alone = judge.readout(judge.features(judge.encode(REFERENCES[1:, :1]), TOKENS[1:]))
     torch.testing.assert_close(alone, known[1:], atol=1e-12, rtol=0)  # an absent reference leaves no trace
-    single = [Critic.encode(critic(), REFERENCES[:1, [i]]) for i in (0, 1)]
+    single = [critic(copy=copy).encode(REFERENCES[:1, [i]]) for i in (0, 1)]
     read = judge.encode(REFERENCES[:1])
     torch.testing.assert_close(read.h, (single[0].h + single[1].h) / 2, atol=1e-12, rtol=0)
     words = [state for one in single for state in one.states[0][one.mask[0]]]
@@ -70,3 +73,133 @@ def test_target_moves_by_the_rate(rate) -> None:
         assert new.grad is None
     if rate == 1:
         assert all(torch.equal(a, b) for a, b in zip(target.parameters(), source.parameters(), strict=True))
+
+
+# Copying: attention over the reference adds to the Q of its words.
+
+PROPOSALS = torch.tensor([[[2, 3, 0, 0], [2, 4, 5, 0], [3, 3, 0, 0]], [[5, 0, 0, 0], [5, 0, 0, 0], [1, 0, 0, 0]]])
+FORK = torch.tensor([[2, 1, 0], [1, 1, 0]])
+COPYING = pytest.mark.parametrize(
+    "kind", [{}, {"attention": "dot", "layers": 2}, {"input_feeding": True}, {"dropout": 0.4}, {"copy": 5}]
+)
+
+
+def copying(**kind) -> Critic:
+    judge = critic(**{"copy": 8, **kind})
+    with torch.no_grad():
+        for weight in judge.parameters():
+            weight *= 4  # so that the pointer says something
+    return judge
+
+
+@COPYING
+def test_copying_adds_to_the_words_of_the_reference_and_to_no_other(kind) -> None:
+    """With codes at right angles Q is a plain network's plus the scores of a word's places: by hand, word by word."""
+    judge = copying(**{"copy": 6, **kind}).eval()
+    C = judge.copy
+    with torch.no_grad():
+        judge.readout.weight[:, -C:] = torch.eye(6, C)  # the last word has no code if there are too few numbers
+    memory = judge.encode(REFERENCES)
+    q = judge.readout(judge.features(memory, TOKENS))
+    state = judge.start(memory)
+    for t in range(TOKENS.shape[1]):
+        vector, state = judge.step(memory, state, TOKENS[:, t - 1] if t else None)
+        plain = vector[:, :4] @ judge.readout.weight[:, :4].T + judge.readout.bias
+        for b, words in enumerate(([2, 3, 0], [5, 0])):
+            expected = plain[b].clone()
+            for j, word in enumerate(words):
+                if word < C:
+                    expected[word] += judge.pointer(state.h[b, -1]) @ memory.states[b, j]
+            torch.testing.assert_close(q[b, t], expected, atol=1e-12, rtol=0)
+            assert (expected - plain[b]).abs().max() > 1e-5 or words[0] >= C
+
+
+@COPYING
+@pytest.mark.parametrize("masked", [False, True])
+def test_copying_word_by_word_is_the_same_as_all_at_once(kind, masked: bool) -> None:
+    judge = copying(**kind)
+    memory = judge.encode(REFERENCES)
+    masks = torch.rand(2, 4, 4, generator=generator(5)).double() if masked else None
+    features = judge.features(memory, TOKENS, masks)
+    assert features.shape == (2, 4, 4 + judge.copy)
+    state = judge.start(memory)
+    for t in range(4):
+        mask = None if masks is None else masks[:, t]
+        vector, state = judge.step(memory, state, TOKENS[:, t - 1] if t else None, mask)
+        torch.testing.assert_close(vector, features[:, t], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("kind", [{}, {"attention": "dot", "layers": 2}])
+def test_copying_along_branches(kind) -> None:
+    judge = copying(**kind)
+    packing = share(PROPOSALS, FORK)
+    masks = torch.rand(2, 4, 4, generator=generator(6)).double()
+    rows = judge.branches(judge.encode(REFERENCES), PROPOSALS, FORK, masks)
+    everything = judge.features(
+        repeat(judge.encode(REFERENCES), 3), PROPOSALS.flatten(0, 1), masks.repeat_interleave(3, 0)
+    )
+    torch.testing.assert_close(rows, packing.take_states(everything.unflatten(0, (2, 3))), atol=1e-12, rtol=0)
+
+
+def test_padding_of_the_reference_is_not_copied() -> None:
+    judge = copying()
+    q = judge.readout(judge.features(judge.encode(REFERENCES), TOKENS))
+    wider = torch.nn.functional.pad(REFERENCES, (0, 3))
+    torch.testing.assert_close(judge.readout(judge.features(judge.encode(wider), TOKENS)), q, atol=1e-12, rtol=0)
+
+
+def test_gradients_of_copying_by_finite_differences() -> None:
+    """The codes count twice: where words are read and where they are scored."""
+    judge = copying()
+    target = torch.randn(2, 4, 6, generator=generator(7)).double()
+
+    def loss() -> torch.Tensor:
+        return (judge.readout(judge.features(judge.encode(REFERENCES), TOKENS)) * target).sum()
+
+    loss().backward()
+    for weight, places in (
+        (judge.readout.weight, [(2, -1), (3, -4), (5, 0)]),
+        (judge.pointer.weight, [(0, 1), (3, 2)]),
+    ):
+        for place in places:
+            values = []
+            for step in (1e-6, -1e-6):
+                with torch.no_grad():
+                    weight[place] += step
+                    values.append(float(loss()))
+                    weight[place] -= step
+            assert abs(float(weight.grad[place])) > 1e-4
+            assert float(weight.grad[place]) == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-6, abs=1e-8)
+
+
+def test_codes_are_nearly_at_right_angles_and_the_rest_is_that_of_a_plain_critic() -> None:
+    plain = Critic(150, 8, 8, generator=generator())
+    judge = Critic(150, 8, 8, generator=generator(), copy=64)
+    codes = judge.readout.weight.detach()[:, -64:]
+    alike = codes @ codes.T - torch.eye(150)
+    assert alike[:64, :64].abs().max() < 1e-5
+    assert alike[64:128, 64:128].abs().max() < 1e-5
+    assert alike.diagonal().abs().max() < 1e-5
+    assert 0 < alike.abs().max() < 0.6
+    for name, weight in plain.named_parameters():
+        mine = judge.get_parameter(name).detach()
+        assert torch.equal(mine[:, :8] if name == "readout.weight" else mine, weight)
+    assert 0 < judge.pointer.weight.detach().abs().max() <= 0.1
+
+
+def test_dropout_leaves_what_is_copied_alone() -> None:
+    judge = copying(dropout=0.4)
+    masks = judge.masks(4, Noise(generator(), 2))
+    assert masks is not None
+    assert masks.shape == (2, 4, 4)
+    memory = judge.encode(REFERENCES)
+    dropped, whole = judge.features(memory, TOKENS, masks), judge.features(memory, TOKENS)
+    assert torch.equal(dropped[..., 4:], whole[..., 4:])
+    assert not torch.equal(dropped[..., :4], whole[..., :4])
+
+
+def test_a_target_network_that_copies() -> None:
+    target, source = copying(), critic(1, copy=8)
+    before = target.pointer.weight.detach().clone()
+    update_target(target, source, 0.3)
+    torch.testing.assert_close(target.pointer.weight, 0.3 * source.pointer.weight + 0.7 * before)

@@ -3,17 +3,15 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from seqcredit import config
-from seqcredit.credit.oracle import EditOracle
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.errors import UserError
 from seqcredit.reporting import credit
 from seqcredit.training.build import build_actor, build_critic
 from seqcredit.training.runs import Run
-from seqcredit.types import lengths
 
 SMALL, JUDGE = config.Model(8, 8), config.Model(8, 8, attention="mlp", dropout=0.0)
 
@@ -43,21 +41,10 @@ def test_a_network_that_learned_nothing_is_its_own_baseline(prepared: Prepared, 
     assert error.kl > 0
 
 
-def test_the_exact_q_has_no_error(prepared: Prepared, tmp_path: Path, monkeypatch) -> None:
-    run = make(tmp_path / "run", prepared, config.SoftQ("soft_q", 0.1, tau=0.2, bound=20))
-    actions = len(prepared.target_vocabulary)
-
-    def exact(_: object, batch, tokens: torch.Tensor) -> torch.Tensor:
-        rows = []
-        for reference, row in zip(batch.references[:, 0], tokens, strict=True):
-            words = reference[: int(lengths(reference))]
-            rows.append(EditOracle.solve(words, actions, 20, 0.2).along(row))
-        return torch.stack(rows)
-
-    monkeypatch.setattr(credit, "_along", exact)
-    error = credit.against_edit_oracle(run, prepared, "test", 5)
-    assert error.absolute == pytest.approx(0, abs=1e-9)
-    assert error.kl == pytest.approx(0, abs=1e-9)
+def test_another_payoff_is_refused(prepared: Prepared, tmp_path: Path) -> None:
+    run = make(tmp_path / "run", prepared, config.SoftQ("soft_q", 0.1), "bleu")
+    with pytest.raises(UserError, match="the exact oracle knows the plain edit distance"):
+        credit.against_edit_oracle(run, prepared, "test", 5)
 
 
 def test_rollouts_judge_a_critic(prepared: Prepared, tmp_path: Path) -> None:

@@ -34,6 +34,13 @@ def test_curves_go_on_from_phase_to_phase(tiny) -> None:
     assert found.curve("loss") == found.curve("q_bleu") == []
 
 
+def test_the_credit_error_of_validations_is_a_curve() -> None:
+    entry = {"event": "validation", "total": 6, "credit_error": 0.5, "credit_kl": 0.2}
+    found = History([entry, {**entry, "event": "train", "total": 7}, {**entry, "total": 12, "credit_error": 0.4}])
+    assert found.curve("credit_error") == [(6, 0.5), (12, 0.4)]
+    assert found.curve("credit_kl") == [(6, 0.2), (12, 0.2)]
+
+
 def test_the_last_line_may_be_under_way(tiny, tmp_path: Path) -> None:
     text = (tiny.done.folder / "log.jsonl").read_text()
     whole = text.splitlines(keepends=True)

@@ -11,8 +11,9 @@ from rewards.cases import Case, assert_brute_force, cases, last_score
 from seqcredit.credit.oracle import Space, log_payoff, score, solve
 from seqcredit.credit.oracle.enumeration import sequence_logp
 from seqcredit.credit.values import soft_policy, token_rewards
-from seqcredit.rewards import Bleu, Custom, EditDistance, OnlyFinished
+from seqcredit.rewards import Bleu, Custom, EditDistance, OnlyFinished, OwnReference
 from seqcredit.rewards.bleu import SMOOTHINGS
+from seqcredit.rewards.finished import finished_scores
 from seqcredit.types import Reward, pad_references
 
 EXACT = torch.float64
@@ -72,3 +73,16 @@ def test_the_best_policy_is_the_same() -> None:
     for table, plain in zip(tables, [payoffs[0]] * 3 + [payoffs[3]] * 2, strict=True):
         policy = soft_policy(table.q, tau, space.forced).log()
         torch.testing.assert_close(sequence_logp(space, policy), log_payoff(plain, tau), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("wrap", [lambda r: r, OnlyFinished, OwnReference, lambda r: OnlyFinished(OwnReference(r))])
+@pytest.mark.parametrize("make", [Bleu, lambda **o: Bleu(unfinished_brevity=False, scaled=True, **o), EditDistance])
+def test_finished_scores_are_those_of_prefixes_with_eos(make, wrap) -> None:
+    """Each prefix cut off, closed with eos and scored alone."""
+    reward = wrap(make(dtype=EXACT))
+    tokens = torch.tensor([[2, 3, 4, 0, 0], [5, 0, 0, 0, 0], [0, 0, 0, 0, 0], [3, 4, 2, 2, 0]])
+    references = pad_references([[[2, 3, 5], [4]], [[5]], [[2, 2]], [[3, 4, 4, 2], [3, 4]]])
+    found = finished_scores(reward, tokens, references)
+    for end in range(tokens.shape[1] + 1):
+        cut = torch.cat([tokens[:, :end], torch.zeros(4, 1, dtype=torch.long)], 1)
+        torch.testing.assert_close(found[:, end], reward.prefix_scores(cut, references)[:, -1])

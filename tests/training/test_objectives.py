@@ -13,8 +13,8 @@ from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import repeat
-from seqcredit.rewards import Bleu
-from seqcredit.training.objectives import OBJECTIVES, Outcome, Payoffs, repeated_bigrams
+from seqcredit.rewards import Bleu, OnlyFinished
+from seqcredit.training.objectives import OBJECTIVES, Outcome, Payoffs, _diversity, _proposals, repeated_bigrams
 from seqcredit.types import Batch, pad, pad_references, token_mask
 
 V = 9
@@ -59,20 +59,28 @@ def run(
     return OBJECTIVES[name](nets or models(), batch, phase, PAYOFFS, noise(**rows))
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_shares_of_a_batch_add_up_to_the_batch(name: str) -> None:
+DRAWN = {
+    "soft_q, mixed": config.SoftQ("soft_q", 0.1, samples=4, proposal="mixed", steps=2, exact_eos=0.5),
+    "soft_q, policy": config.SoftQ("soft_q", 0.1, samples=3, proposal="policy", bound=9),
+    "vaml, policy": config.Vaml("vaml", 0.1, samples=3, proposal="policy"),
+}
+
+
+@pytest.mark.parametrize("case", [*OBJECTIVES, *DRAWN])
+def test_shares_of_a_batch_add_up_to_the_batch(case: str) -> None:
     """Losses, gradients and all that is watched: two processes are one."""
-    whole_nets, part_nets = models(), models()
-    whole = run(name, PHASES[name], whole_nets)
+    whole_nets, part_nets, phase = models(), models(), {**PHASES, **DRAWN}[case]
+    name = case.partition(",")[0]
+    whole = run(name, phase, whole_nets)
     parts = []
     for first, rows in ((0, 3), (3, 1)):
         share = Batch(BATCH.source[first : first + rows], BATCH.references[first : first + rows])
-        parts.append(run(name, PHASES[name], part_nets, share, first=first, rows=rows))
+        parts.append(run(name, phase, part_nets, share, first=first, rows=rows))
     for key, loss in whole.losses.items():
         torch.testing.assert_close(loss, sum(part.losses[key] for part in parts), rtol=1e-5, atol=1e-6)
         for outcome in (whole, *parts):
             outcome.losses[key].backward(retain_graph=True)
-    if "actor" not in PHASES[name].name:  # sample bounds follow the longest reference of the batch
+    if "actor" not in phase.name:  # sample bounds follow the longest reference of the batch
         for a, b in zip(whole_nets["actor"].parameters(), part_nets["actor"].parameters(), strict=True):
             assert (a.grad is None) == (b.grad is None)
             if a.grad is not None:
@@ -147,6 +155,23 @@ def test_soft_q_on_the_reference_alone_by_hand() -> None:
     torch.testing.assert_close(run("soft_q", phase, nets).losses["critic"], expected)
 
 
+def test_steps_and_eos_on_the_reference_alone_by_hand() -> None:
+    """With a reward that comes at the end: there eos is worth something at every prefix, and more than nothing."""
+    nets, reward = models(dropout=0.0), OnlyFinished(Bleu(scaled=True))
+    tokens, critic = BATCH.references[:, 0], nets["critic"]
+    q = critic.readout(critic.features(critic.encode(BATCH.references), tokens))
+    worth = Bleu(scaled=True).prefix_scores(tokens, BATCH.references)[:, :-1]
+    rewards = token_rewards(reward.prefix_scores(tokens, BATCH.references))
+    residual = losses.soft_q(q, tokens, rewards, 0.4, steps=3).sum()
+    error = losses.terminal(q, tokens, worth).sum()
+    phase = config.SoftQ("soft_q", 0.1, samples=1, tau=0.4, steps=3, exact_eos=0.7)
+    found = OBJECTIVES["soft_q"](nets, BATCH, phase, Payoffs(reward, reward), noise())
+    torch.testing.assert_close(found.losses["critic"], (residual + 0.7 * error) / 4)
+    torch.testing.assert_close(found.sums["td"][0], residual.detach())
+    torch.testing.assert_close(found.sums["eos_error"][0], error.detach())
+    assert int(found.sums["eos_error"][1]) == int(token_mask(tokens).sum())
+
+
 def actor_loss(**changes: Any) -> float:
     settings = {"samples": 1, "extra_length": 2, "mle_weight": 0.0, "smoothing": 0.0, **changes}
     return float(run("actor_critic", config.ActorCritic("ac", 0.1, **settings)).losses["actor"].detach())
@@ -190,6 +215,70 @@ def test_returns_are_what_really_followed() -> None:
     scores = Bleu(scaled=True).prefix_scores(tokens, BATCH.references)
     to_come = (scores[:, -1:] - scores[:, :-1]) * token_mask(tokens)
     torch.testing.assert_close(outcome.sums["return_error"][0], to_come.square().sum())
+
+
+# Proposals from the soft policy of Q.
+
+
+class Certain(Critic):
+    """Wants one word at every place and then eos, whatever the reference is."""
+
+    def __init__(self, *words: int) -> None:
+        super().__init__(V, 6, 6, generator=torch.Generator().manual_seed(1))
+        self.wanted, self.place = [*words, *[0] * 20], 0
+
+    def start(self, memory: Any) -> Any:
+        self.place = 0
+        return super().start(memory)
+
+    def step(self, memory: Any, state: Any, token: Tensor | None, mask: Tensor | None = None) -> tuple[Tensor, Any]:
+        vector, after = super().step(memory, state, token, mask)
+        with torch.no_grad():
+            self.readout.weight.zero_()
+            self.readout.bias.zero_()
+            self.readout.bias[self.wanted[self.place]] = 50
+        self.place += 1
+        return vector, after
+
+
+@pytest.mark.parametrize(("kind", "drawn"), [("policy", 4), ("mixed", 2)])
+def test_what_is_drawn_is_what_q_wants(kind: str, drawn: int) -> None:
+    phase = config.SoftQ("q", 0.1, samples=5, tau=0.5, proposal=kind)  # type: ignore[arg-type]
+    tokens, fork = _proposals(BATCH, phase, noise(), Certain(8, 8, 3))
+    assert tokens.shape == (4, 5, BATCH.references.shape[-1] + 5)
+    assert torch.equal(tokens[:, 0, : BATCH.references.shape[-1]], BATCH.references[:, 0])
+    wanted = (tokens == pad([[8, 8, 3]], tokens.shape[-1])).all(-1)
+    assert wanted[:, -drawn:].all()
+    assert not wanted[:, :-drawn].any()
+    assert fork[:, -1].tolist() == [0, 0, 3, 0]  # the third reference begins in that way
+    bounded = config.SoftQ("q", 0.1, samples=2, tau=0.5, proposal="policy", bound=3)
+    assert _proposals(BATCH, bounded, noise(), Certain(8, 8, 3)).tokens[0, 1].tolist() == [8, 8, 0, 0, 0, 0]
+
+
+def test_draws_follow_the_soft_policy_at_its_temperature() -> None:
+    """The first word of many draws, against softmax(Q / tau)."""
+    critic, many = models(dropout=0.0)["critic"], 400
+    batch = Batch(BATCH.source[:1].expand(many, -1), BATCH.references[:1].expand(many, -1, -1))
+    phase = config.SoftQ("q", 0.1, samples=11, tau=0.4, proposal="policy")
+    tokens = _proposals(batch, phase, Noise(torch.Generator().manual_seed(2), many), critic).tokens
+    memory = critic.encode(BATCH.references[:1])
+    q = critic.readout(critic.step(memory, critic.start(memory), None)[0])[0].detach()
+    found = torch.bincount(tokens[:, 1:, 0].flatten(), minlength=V) / (many * 10)
+    torch.testing.assert_close(found, (q / 0.4).softmax(-1), atol=0.03, rtol=0)
+    assert float((found - q.softmax(-1)).abs().max()) > 0.06
+
+
+def test_draws_of_q_count_the_same() -> None:
+    phase = config.Vaml("vaml", 0.1, samples=4, proposal="policy")
+    assert float(run("vaml", phase).sums["reference_weight"][0]) == pytest.approx(1)  # a quarter in each of 4
+
+
+def test_diversity_by_hand() -> None:
+    """Neighbours in a ring differ in 1 word of 3, 2 of 4 (one replaced, one more) and 1 of 4; the others in none."""
+    found = _diversity(torch.stack([pad([[2, 3, 4], [2, 5, 4], [2, 3, 4, 6]], 6), pad([[2, 2]] * 3, 6)]))
+    assert float(found["diversity"][0]) == pytest.approx(1 / 3 + 2 / 4 + 1 / 4)
+    assert int(found["distinct"][0]) == 3 + 1
+    assert int(found["diversity"][1]) == int(found["distinct"][1]) == 6
 
 
 def test_repeated_bigrams() -> None:

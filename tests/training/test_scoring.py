@@ -26,7 +26,16 @@ PHASES = {
     "soft Q at the bound": config.SoftQ("q", 1.0, bound=6),
     "soft Q, constant": config.SoftQ("q", 1.0, look_ahead="constant", bound=6),
     "soft Q, target": config.SoftQ("q", 1.0, look_ahead="target", bound=6),
+    "soft Q, 2 steps": config.SoftQ("q", 1.0, bound=6, steps=2),
+    "soft Q, to the end": config.SoftQ("q", 1.0, steps=99, exact_eos=0.3),
+    "soft Q, 3 steps, constant": config.SoftQ("q", 1.0, look_ahead="constant", bound=6, steps=3),
+    "soft Q, 3 steps, target": config.SoftQ("q", 1.0, look_ahead="target", bound=6, steps=3),
+    "soft Q, exact eos": config.SoftQ("q", 1.0, bound=6, exact_eos=2.0),
+    "soft Q, mixed": config.SoftQ("q", 1.0, proposal="mixed"),
+    "soft Q, mixed, 3 steps": config.SoftQ("q", 1.0, proposal="mixed", bound=8, steps=3, exact_eos=0.5),
+    "soft Q, policy": config.SoftQ("q", 1.0, proposal="policy", samples=3),
     "vaml": config.Vaml("vaml", 1.0, bound=6),
+    "vaml, policy": config.Vaml("vaml", 1.0, proposal="policy", samples=4),
     "vaml with coins": config.Vaml("vaml", 1.0, kappa_draws=True, kappa=0.5),
     "vaml without Q": config.Vaml("vaml", 1.0, kappa=0.0),
     "critic": config.Critic("critic", 1.0, tau=0.3, **JOINT),
@@ -40,27 +49,28 @@ PHASES = {
 }
 
 
-def networks() -> dict[str, torch.nn.Module]:
+def networks(copy: int) -> dict[str, torch.nn.Module]:
     generator = torch.Generator().manual_seed(3)
     models = {
         "actor": Seq2Seq(V, V, 8, 8, generator=generator),
-        "critic": Critic(V, 8, 8, generator=generator, dropout=0.2),
-        "target": Critic(V, 8, 8, generator=generator).eval(),
+        "critic": Critic(V, 8, 8, generator=generator, dropout=0.2, copy=copy),
+        "target": Critic(V, 8, 8, generator=generator, copy=copy).eval(),
     }
     return {name: model.double() for name, model in models.items()}
 
 
-def outcome(phase: config.Phase) -> tuple[Outcome, dict[str, list[torch.Tensor | None]]]:
-    models, noise = networks(), Noise(torch.Generator().manual_seed(5), 3)
+def outcome(phase: config.Phase, copy: int) -> tuple[Outcome, dict[str, list[torch.Tensor | None]]]:
+    models, noise = networks(copy), Noise(torch.Generator().manual_seed(5), 3)
     found = OBJECTIVES[config.OBJECTIVES[type(phase)]](models, BATCH, phase, PAYOFFS, noise)
     for loss in found.losses.values():
         loss.backward()
     return found, {name: [p.grad for p in model.parameters()] for name, model in models.items()}
 
 
+@pytest.mark.parametrize("copy", [0, 5])
 @pytest.mark.parametrize("phase", PHASES.values(), ids=PHASES)
-def test_both_paths_are_one(phase: config.Phase) -> None:
-    (fast, fast_gradients), (plain, plain_gradients) = outcome(phase), outcome(replace(phase, fused=False))
+def test_both_paths_are_one(phase: config.Phase, copy: int) -> None:
+    (fast, fast_gradients), (plain, plain_gradients) = outcome(phase, copy), outcome(replace(phase, fused=False), copy)
     torch.testing.assert_close(fast.losses, plain.losses, rtol=1e-9, atol=1e-12)
     assert fast.sums.keys() == plain.sums.keys()
     for key, (total, count) in plain.sums.items():

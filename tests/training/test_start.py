@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,17 @@ def test_another_shape_is_refused(pretrained: Run, prepared: Prepared, tmp_path:
     run = make(tmp_path / "run", prepared, MLE, CRITIC, actor=config.Model(embedding=8, hidden=10))
     with pytest.raises(UserError, match=r"actor of .* has hidden = 8, this recipe's has 10"):
         take_over(run, pretrained.folder, print)
+
+
+def test_a_critic_that_copies_does_not_start_from_one_that_does_not(prepared: Prepared, tmp_path: Path) -> None:
+    other = make(tmp_path / "other", prepared, CRITIC)
+    other.save_weights(
+        "critic", {f"critic.{k}": t for k, t in build_critic(other.recipe, prepared).state_dict().items()}
+    )
+    recipe = config.Recipe("r", (CRITIC,), actor=SMALL, critic=replace(JUDGE, copy=16))
+    run = Run.create(tmp_path / "run", "", recipe, prepared.folder, {"source": "x", "target": "y"})
+    with pytest.raises(UserError, match=r"critic of .* has copy = 0, this recipe's has 16; make them the same"):
+        take_over(run, other.folder, print)
 
 
 def test_a_run_with_nothing_finished_is_refused(prepared: Prepared, tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ A loss equals the specification in value and gradient; everything else that come
 """
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from seqcredit.credit.losses import EntropyForm, SmoothingForm
 from seqcredit.credit.tables import Reader, Table, Trainable, at, look_ahead
@@ -124,6 +125,65 @@ def soft_q(
         learner.learn_chosen(tokens, states, 2 * weights * residual)
         loss = (weights * residual.square()).sum()
     return learner.attach(loss), residual
+
+
+def soft_residuals(
+    q: Table,
+    tokens: Int[Tensor, " K"],
+    rewards: Float[Tensor, " K"],
+    following: Int[Tensor, " K"],
+    tau: float,
+    forced: Bool[Tensor, " N"] | None = None,
+    states: Int[Tensor, " K"] | None = None,
+) -> Float[Tensor, " K"]:
+    """The soft Bellman residual of each token, with gradients: for losses that are made of several of them.
+
+    What `losses.soft_q` squares. Scores are formed twice, forward and backward, since slopes are known only then.
+    """
+    return _Residuals.apply(*q, tokens, rewards, following, tau, forced, states)
+
+
+class _Residuals(torch.autograd.Function):
+    """Q of the tokens less rewards and the soft value of the states that follow."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        tokens: Tensor,
+        rewards: Tensor,
+        following: Tensor,
+        tau: float,
+        forced: Tensor | None,
+        states: Tensor | None,
+    ) -> Tensor:
+        table = Table(features, weight, bias)
+        ctx.save_for_backward(features, weight, bias, tokens, following, forced, states)
+        ctx.tau = tau
+        values, reader = soft_value(table, tau, forced), Reader(table)
+        with reader:
+            return reader.chosen(tokens, states) - reader.numbers(rewards, len(tokens)) - look_ahead(values, following)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+        features, weight, bias, tokens, following, forced, states = ctx.saved_tensors
+        table = Table(*(part.detach().requires_grad_() for part in (features, weight, bias)))
+        with torch.enable_grad():
+            learner = Trainable(table)
+        with learner:
+            slope = learner.numbers(slope, len(tokens))
+            by_value, by_eos = _split(_after(-slope, following, table), forced)
+            scratch = learner.tables(2)
+            for rows in learner.chunks(by_value != 0):
+                policy, _ = _boltzmann(learner.scores(rows, scratch[0]), ctx.tau, scratch[1])
+                learner.learn(rows, policy, by_value[rows])
+            learner.learn_eos(by_eos)
+            learner.learn_chosen(tokens, states, slope)
+        formed = (part.to(given.dtype) for part, given in zip(learner.gradient, table, strict=True))
+        return *formed, None, None, None, None, None, None
 
 
 class Improved(NamedTuple):

@@ -10,8 +10,16 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from seqcredit.credit.values import chosen, entropy, expected_value, one_step_targets, soft_policy, soft_value
-from seqcredit.types import token_mask
+from seqcredit.credit.values import (
+    chosen,
+    entropy,
+    expected_value,
+    one_step_targets,
+    soft_policy,
+    soft_value,
+    sums_ahead,
+)
+from seqcredit.types import EOS, token_mask
 
 EntropyForm = Literal["exact", "normalised"]
 SmoothingForm = Literal["sum", "mean"]
@@ -47,14 +55,31 @@ def soft_q(
     tau: float,
     target_q: Float[Tensor, "*B T V"] | None = None,
     forced: Bool[Tensor, "*B T"] | None = None,
+    steps: int = 1,
 ) -> Float[Tensor, "*B T"]:
     """Squared soft Bellman residual, with the gradient through both of its sides.
 
     Eq. (soft_q_learning). With `target_q` (of a target network, or `q.detach()`) the look-ahead side is a constant.
+    With several `steps` the residuals that follow are added before squaring: Q of a token against all rewards within
+    the steps, less tau log P_Q of the later tokens, plus the value where they lead. Path consistency, Nachum (2017).
     """
-    look_ahead = q if target_q is None else target_q.detach()
+    look_ahead, padding = q if target_q is None else target_q.detach(), ~token_mask(tokens)
     targets = one_step_targets(rewards, soft_value(look_ahead, tau, forced), tokens)
-    return (chosen(q, tokens) - targets).masked_fill(~token_mask(tokens), 0).square()
+    residual = (chosen(q, tokens) - targets).masked_fill(padding, 0)
+    if steps > 1:
+        later = (chosen(look_ahead, tokens) - targets).masked_fill(padding, 0)
+        residual = residual + sums_ahead(later, steps - 1)
+    return residual.square()
+
+
+def terminal(
+    q: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"], gains: Float[Tensor, "*B T"]
+) -> Float[Tensor, "*B T"]:
+    """Squared error of Q(prefix, eos), for the prefix before each token, whatever that is.
+
+    Eq. (terminal_condition): the truth is known, it is what eos would add to the pay-off (`gains`).
+    """
+    return (q[..., EOS] - gains).masked_fill(~token_mask(tokens), 0).square()
 
 
 def vaml(

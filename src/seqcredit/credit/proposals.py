@@ -1,4 +1,7 @@
-"""Sequences near the reference, for RAML, VAML and soft Q-learning: drawn for a whole batch at once."""
+"""Sequences near the reference, for RAML, VAML and soft Q-learning: drawn for a whole batch at once.
+
+Sequences from elsewhere may stand beside the reference too.
+"""
 
 from typing import NamedTuple
 
@@ -7,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from seqcredit.draws import Noise
-from seqcredit.types import FIRST_WORD, lengths
+from seqcredit.types import EOS, FIRST_WORD, lengths
 
 
 class Proposals(NamedTuple):
@@ -44,6 +47,17 @@ def corrupt_tokens(
     inside = noise.uniform(M, L, device=references.device) < rate
     first = inside.long().argmax(-1).masked_fill(~inside.any(-1), L)
     return _fill(references, inside, first, actions, noise)
+
+
+def beside(references: Int[Tensor, "B L"], drawn: Int[Tensor, "B n T"]) -> Proposals:
+    """The reference and sequences from elsewhere, which have its own beginning as far as they agree with it."""
+    width = max(references.shape[-1], drawn.shape[-1])
+    reference, others = (
+        torch.nn.functional.pad(x, (0, width - x.shape[-1]), value=EOS) for x in (references.unsqueeze(1), drawn)
+    )
+    words = lengths(reference)  # (B, 1)
+    agreed = (others == reference).long().cumprod(-1).sum(-1)
+    return Proposals(torch.cat([reference, others], 1), torch.cat([words, torch.minimum(agreed, words)], 1))
 
 
 def _fill(

@@ -52,6 +52,11 @@ class Packing(NamedTuple):
         padded = packed.new_zeros(self.shape.numel())
         return padded.index_put((self.places,), packed).view(self.shape)
 
+    def fill(self, packed: Float[Tensor, " K"]) -> Float[Tensor, "*B T"]:
+        """(K) -> (*B, T), the tokens that samples have in common with sample 0 included; 0 on padding."""
+        padded = self.spread(packed)
+        return padded if self.common is None else torch.where(self.common, padded[:, :1], padded)
+
     def weigh(self, weights: Float[Tensor, "*B"]) -> Float[Tensor, " K"]:
         """The weight of each token's sequence; a token of sample 0 counts for all samples that have it in common."""
         each = weights.unsqueeze(-1).expand(self.shape)

@@ -86,6 +86,13 @@ def expected_value(
     return value if forced is None else torch.where(forced, q[..., EOS], value)
 
 
+def sums_ahead(numbers: Float[Tensor, "*B T"], steps: int) -> Float[Tensor, "*B T"]:
+    """The sum of the `steps` numbers after each, of all that are left where there are fewer."""
+    to_end = numbers.flip(-1).cumsum(-1).flip(-1)
+    after, beyond = (torch.nn.functional.pad(to_end, (0, n))[..., n:] for n in (1, steps + 1))
+    return after - beyond
+
+
 def one_step_targets(
     rewards: Float[Tensor, "*B T"], values: Float[Tensor, "*B T"], tokens: Int[Tensor, "*B T"]
 ) -> Float[Tensor, "*B T"]:

@@ -38,7 +38,7 @@ class Captioner(Writer):
         pictures, of = source.to(self.bos.dtype).unique_consecutive(dim=0, return_inverse=True)
         h, c = self.picture(pictures).tanh().unflatten(-1, (2, self.layers, -1)).unbind(1)
         nothing = h.new_zeros(len(source), 1, 0)
-        return Memory(nothing, nothing, nothing.new_ones(len(source), 1).bool(), h[of], c[of])
+        return Memory(nothing, nothing, nothing.new_ones(len(source), 1).bool(), h[of], c[of], nothing)
 
     def _attend(
         self, memory: Memory, states: Float[Tensor, "B T D"], masks: Float[Tensor, "B T D"] | None

@@ -3,10 +3,10 @@
 from typing import Literal
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from seqcredit.models.lstm import Seq2Seq
+from seqcredit.models.lstm import INITIAL, Seq2Seq
 from seqcredit.models.memory import Memory, select
 from seqcredit.types import ABSENT, EOS
 
@@ -15,6 +15,10 @@ class Critic(Seq2Seq):
     """Q_phi: the same network with the reference, or all of them, as its source. `readout(features)` is Q.
 
     The defaults are ERAC's critic; VAML's Q-network has attention "dot" and dropout 0.1.
+
+    With `copy` it speaks of the reference's words themselves. Every word w has a code e(w) of that many numbers, the
+    last columns of the readout. The features get c = sum_j u(s, j) e(y*_j) in addition, where u(s, j) compares the
+    state s with the place j and is neither normalised nor dropped out: Q(s, w) = readout of the rest + e(w) . c.
     """
 
     def __init__(
@@ -27,22 +31,31 @@ class Critic(Seq2Seq):
         input_feeding: bool = False,
         dropout: float = 0.0,
         generator: Generator | None = None,
+        copy: int = 0,
         references: Literal["own", "all"] = "own",
     ) -> None:
         super().__init__(
             actions, actions, embedding, hidden, layers, attention, input_feeding, dropout, generator=generator
         )
         self.references = references
+        self.copy = copy
+        if copy:
+            self.pointer = nn.Linear(hidden, hidden, bias=False)
+            plain, self.readout = self.readout, nn.Linear(hidden + copy, actions)
+            with torch.no_grad():
+                self.pointer.weight.copy_(_uniform(self.pointer.weight.shape, generator))
+                self.readout.weight.copy_(torch.cat([plain.weight, _codes(actions, copy, generator)], 1))
+                self.readout.bias.copy_(plain.bias)
 
     def encode(self, references: Int[Tensor, "B R L"]) -> Memory:
         """Read the first reference, or all: attention sees every word, and the decoder starts from their mean."""
         if self.references == "own" or references.shape[1] == 1:
-            return super().encode(references[:, 0])
+            return self._read_reference(references[:, 0])
         there = references[..., 0] != ABSENT  # (B, R)
         # The captions of a picture stand in the batch once for each of them: each is read once.
         rows, place = references.clamp(min=EOS).flatten(0, 1).unique(dim=0, return_inverse=True)
-        read = select(super().encode(rows), place)
-        states, keys, mask, h, c = (field.unflatten(0, there.shape) for field in read)
+        read = select(self._read_reference(rows), place)
+        states, keys, mask, h, c, codes = (field.unflatten(0, there.shape) for field in read)
         share = (there / there.sum(1, keepdim=True)).to(h.dtype)[..., None, None]
         return Memory(
             states.flatten(1, 2),
@@ -50,7 +63,26 @@ class Critic(Seq2Seq):
             (mask & there.unsqueeze(-1)).flatten(1, 2),
             (h * share).sum(1),
             (c * share).sum(1),
+            (codes * there[..., None, None]).flatten(1, 2),
         )
+
+    def _read_reference(self, reference: Int[Tensor, "B L"]) -> Memory:
+        """One reference, with the codes of its words for a critic that copies them."""
+        memory = super().encode(reference)
+        if not self.copy:
+            return memory
+        codes = nn.functional.embedding(reference, self.readout.weight[:, -self.copy :])
+        return memory._replace(codes=codes * memory.mask.unsqueeze(-1))
+
+    def _attend(
+        self, memory: Memory, states: Float[Tensor, "B T D"], masks: Float[Tensor, "B T D"] | None
+    ) -> tuple[Float[Tensor, "B T F"], Float[Tensor, "B T S"]]:
+        """What the readout sees, the copied codes at its end, and the weights of the context."""
+        vector, weights = super()._attend(memory, states, masks)
+        if not self.copy:
+            return vector, weights
+        scores = torch.bmm(self.pointer(states), memory.states.transpose(1, 2))  # (B, T, S)
+        return torch.cat([vector, torch.bmm(scores, memory.codes)], -1), weights
 
 
 @torch.no_grad()
@@ -60,3 +92,18 @@ def update_target(target: nn.Module, source: nn.Module, rate: float) -> None:
     The target network of ERAC, where the rate is beta.
     """
     torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), rate)
+
+
+def _uniform(shape: torch.Size, generator: Generator | None) -> Tensor:
+    """First values like those of all other weights."""
+    return torch.empty(shape, device=_device(generator)).uniform_(-INITIAL, INITIAL, generator=generator)
+
+
+def _codes(words: int, width: int, generator: Generator | None) -> Float[Tensor, "V C"]:
+    """A vector of length 1 for each word; `width` neighbours at a time are orthogonal, all others nearly so."""
+    blocks = torch.randn(-(-words // width), width, width, generator=generator, device=_device(generator))
+    return torch.linalg.qr(blocks).Q.flatten(0, 1)[:words]
+
+
+def _device(generator: Generator | None) -> torch.device | None:
+    return None if generator is None else generator.device

@@ -45,14 +45,14 @@ class Writer(nn.Module):
         state: State,
         token: Int[Tensor, " B"] | None,
         mask: Float[Tensor, "B D"] | None = None,
-    ) -> tuple[Float[Tensor, "B D"], State]:
+    ) -> tuple[Float[Tensor, "B F"], State]:
         """Features of the next word after `token`; None stands for bos."""
         word = self.bos.expand(len(memory.states), -1) if token is None else self.embedding(token)
         return self._advance(memory, state, self._project(word), mask)
 
     def features(
         self, memory: Memory, tokens: Int[Tensor, "B T"], masks: Float[Tensor, "B T D"] | None = None
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B T F"]:
         """What the readout scores each token by, from the tokens before it: a call of `step` for each, all at once."""
         bos = self.bos.expand(len(tokens), 1, -1)
         words = torch.cat([bos, self.embedding(tokens[:, :-1])], 1)  # (B, T, embedding)
@@ -66,7 +66,7 @@ class Writer(nn.Module):
         tokens: Int[Tensor, "B M T"],
         fork: Int[Tensor, "B M"],
         masks: Float[Tensor, "B T D"] | None = None,
-    ) -> Float[Tensor, "N D"]:
+    ) -> Float[Tensor, "N F"]:
         """`features` of M sequences for each source, without padding, and those that they share computed once.
 
         Before its fork a sequence is the first one of its source. The rows are those of `credit.tables.share`: all
@@ -91,7 +91,7 @@ class Writer(nn.Module):
         if not self.training or self.dropout == 0:
             return None
         weight = self.readout.weight
-        kept = noise.uniform(length, weight.shape[1], device=weight.device) >= self.dropout
+        kept = noise.uniform(length, self.decoder.hidden_size, device=weight.device) >= self.dropout
         return kept.to(weight.dtype).div_(1 - self.dropout)
 
     def _project(self, words: Float[Tensor, "*B E"]) -> Float[Tensor, "*B gates"]:
@@ -118,7 +118,9 @@ class Writer(nn.Module):
                 h.append(o.sigmoid() * c[-1].tanh())
         vectors, weights = self._attend(memory, h[-1].unsqueeze(1), None if mask is None else mask.unsqueeze(1))
         vector = vectors.squeeze(1)
-        after = State(torch.stack(h, 1), torch.stack(c, 1), vector if self.fed else state.fed, weights.squeeze(1))
+        after = State(
+            torch.stack(h, 1), torch.stack(c, 1), vector[:, : self.fed] if self.fed else state.fed, weights.squeeze(1)
+        )
         return vector, after
 
     def _pays(self, real: Bool[Tensor, "B T"]) -> bool:
@@ -146,7 +148,7 @@ class Writer(nn.Module):
         with _own_precision(inputs):
             return self.decoder(inputs.to(dtype), start)[0]
 
-    def _feed(self, memory: Memory, words: Float[Tensor, "B T E"], masks: Tensor | None) -> Float[Tensor, "B T D"]:
+    def _feed(self, memory: Memory, words: Float[Tensor, "B T E"], masks: Tensor | None) -> Float[Tensor, "B T F"]:
         """With input feeding the steps wait for one another."""
         state, vectors = Writer.start(self, memory), []
         for t, gates in enumerate(self._project(words).unbind(1)):
@@ -156,7 +158,7 @@ class Writer(nn.Module):
 
     def _attend(
         self, memory: Memory, states: Float[Tensor, "B T D"], masks: Float[Tensor, "B T D"] | None
-    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T S"]]:
+    ) -> tuple[Float[Tensor, "B T F"], Float[Tensor, "B T S"]]:
         """What the readout sees, dropped out, and where the network looked."""
         raise NotImplementedError
 
@@ -201,7 +203,8 @@ class Seq2Seq(Writer):
             states, last_h, last_c = self._read(lstm, states, mask)
             h.append(last_h)
             c.append(last_c)
-        return Memory(states, self.scorer.keys(states), mask, torch.stack(h, 1), torch.stack(c, 1))
+        nothing = states.new_zeros(*source.shape, 0)
+        return Memory(states, self.scorer.keys(states), mask, torch.stack(h, 1), torch.stack(c, 1), nothing)
 
     def _read(self, lstm: nn.Module, inputs: Tensor, mask: Bool[Tensor, "B S"]) -> tuple[Tensor, Tensor, Tensor]:
         """One bidirectional layer: all states (B, S, D), and the last h and c of the two directions (B, D).

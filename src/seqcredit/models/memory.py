@@ -19,6 +19,7 @@ class Memory(NamedTuple):
     mask: Bool[Tensor, "B S"]  # False on padding
     h: Float[Tensor, "B layers D"]  # where the decoder starts
     c: Float[Tensor, "B layers D"]
+    codes: Float[Tensor, "B S C"]  # of the words that were read, for a critic that copies them; else of width 0
 
 
 class State(NamedTuple):

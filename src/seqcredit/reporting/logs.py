@@ -20,7 +20,10 @@ CURVES = {
     "nll": "negative log-likelihood of a token",
     "loss": "loss of a sentence",
     "td": "squared TD error",
+    "credit_error": "credit error",
+    "credit_kl": "KL of token targets",
 }
+VALIDATED = {"bleu", "q_bleu", "credit_error", "credit_kl"}  # the others are measured while training
 
 Curve = list[tuple[int, float]]  # updates since the run began, and what was measured then
 
@@ -33,7 +36,7 @@ class History:
 
     def curve(self, key: str) -> Curve:
         """One of `CURVES`; empty if it was never measured."""
-        event = "validation" if key in ("bleu", "q_bleu") else "train"
+        event = "validation" if key in VALIDATED else "train"
         found = [(e["total"], float(e[key])) for e in self.entries if e["event"] == event and key in e]
         return [(total, value) for total, value in found if math.isfinite(value)]
 

@@ -42,6 +42,7 @@ class PacedMemory(NamedTuple):
     mask: Tensor
     h: Tensor
     c: Tensor
+    codes: Tensor
     words: Tensor
 
 
@@ -92,7 +93,7 @@ class Paced(Seq2Seq):
 
 
 def _plain(memory: PacedMemory) -> Memory:
-    return Memory(*memory[:5])
+    return Memory(*memory[:6])
 
 
 def _flagged(features: Tensor, stop: Tensor) -> Tensor:

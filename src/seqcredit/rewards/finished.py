@@ -1,10 +1,12 @@
 """All of a reward at the end."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seqcredit.rewards.bleu import Bleu
+from seqcredit.rewards.own import OwnReference
 from seqcredit.rewards.prefixes import ended
 from seqcredit.types import Reward
 
@@ -22,3 +24,19 @@ class OnlyFinished:
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """0 for the first 0, 1, ... tokens, and R(y) from eos on."""
         return self.reward.prefix_scores(tokens, references).masked_fill(~ended(tokens), 0)
+
+
+def finished_scores(
+    reward: Reward, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]
+) -> Float[Tensor, "B T+1"]:
+    """R of the first 0, 1, ..., T tokens if eos followed each time: less `prefix_scores`, it is what eos would add.
+
+    Eq. (terminal_condition). A reward that is not from here is taken at the paper's word, R(prefix) = R(prefix + eos).
+    """
+    if isinstance(reward, OnlyFinished):
+        return finished_scores(reward.reward, tokens, references)
+    if isinstance(reward, OwnReference):
+        return finished_scores(reward.reward, tokens, references[:, :1])
+    if isinstance(reward, Bleu):
+        reward = replace(reward, unfinished_brevity=True)
+    return reward.prefix_scores(tokens, references)

@@ -42,9 +42,8 @@ def build_critic(recipe: config.Recipe, prepared: Prepared) -> Critic:
         raise UserError("The critic reads the reference: set attention to 'dot' or 'mlp' in [critic].")
     generator = torch.Generator().manual_seed(recipe.seed + 1_000_003)
     size = (m.embedding, m.hidden, m.layers)
-    return Critic(
-        actions, *size, m.attention, m.input_feeding, m.dropout, generator, references=recipe.payoff.references
-    )
+    kind = (m.attention, m.input_feeding, m.dropout)
+    return Critic(actions, *size, *kind, generator, m.copy, recipe.payoff.references)
 
 
 def build_payoffs(recipe: config.Recipe, phase: config.Phase, prepared: Prepared) -> Payoffs:

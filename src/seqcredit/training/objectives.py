@@ -13,17 +13,20 @@ from torch.profiler import record_function as part
 
 from seqcredit.config import ActorCritic, Critic, Mle, Proposing, Raml, SoftQ, Vaml
 from seqcredit.credit import losses
-from seqcredit.credit.proposals import Proposals, corrupt_tokens, replace_ngrams
+from seqcredit.credit.proposals import Proposals, beside, corrupt_tokens, replace_ngrams
 from seqcredit.credit.tables import share
 from seqcredit.credit.values import at_bound, one_step_targets, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.models.memory import join, repeat
 from seqcredit.models.search import sample
 from seqcredit.rewards.bleu import corpus_counts
+from seqcredit.rewards.edit import EditDistance
+from seqcredit.rewards.finished import finished_scores
 from seqcredit.training import scoring
 from seqcredit.training.scoring import Scores
 from seqcredit.types import EOS, UNK, Batch, Reward, lengths, token_mask
 
+LONGER = 5  # tokens that a sequence drawn from P_Q may have over the longest reference of its batch
 Models = Mapping[str, Any]  # "actor", "critic", "target": sequence models with encode, features, readout, masks
 
 
@@ -56,20 +59,21 @@ def mle(models: Models, batch: Batch, phase: Mle, payoffs: Payoffs, noise: Noise
 def raml(models: Models, batch: Batch, phase: Raml, payoffs: Payoffs, noise: Noise) -> Outcome:
     """- log pi of sequences near the reference, weighted by their pay-off. Appendix B.1."""
     actor = models["actor"]
-    proposals, weights = _weighted_proposals(batch, phase, payoffs, noise, actor.actions)
+    proposals, weights = _weighted_proposals(batch, phase, payoffs, noise, actor)
     masks = actor.masks(proposals.tokens.shape[-1], noise)
     with part("actor"):
         logits = _along(actor, actor.encode(batch.source), proposals, masks, phase.fused)
         loss = scoring.likelihood(logits, proposals.tokens, weights)
-    return Outcome({"actor": loss / noise.total}, _weighted(loss, weights))
+    return Outcome({"actor": loss / noise.total}, _weighted(loss, weights) | _diversity(proposals.tokens))
 
 
 def soft_q(models: Models, batch: Batch, phase: SoftQ, payoffs: Payoffs, noise: Noise) -> Outcome:
     """Squared soft Bellman residual along sequences near the reference. Algorithm 1."""
     critic = models["critic"]
-    proposals = _proposals(batch, phase, noise, critic.actions)
+    proposals = _proposals(batch, phase, noise, critic)
     tokens = proposals.tokens
-    rewards = token_rewards(_scores(payoffs.reward, tokens, batch.references))
+    scores = _scores(payoffs.reward, tokens, batch.references)
+    rewards = token_rewards(scores)
     masks = critic.masks(tokens.shape[-1], noise)
     target = None
     if phase.look_ahead == "target":
@@ -78,15 +82,20 @@ def soft_q(models: Models, batch: Batch, phase: SoftQ, payoffs: Payoffs, noise: 
             target = _along(slow, slow.encode(batch.references), proposals, None, phase.fused)
     with part("critic"):
         q = _along(critic, critic.encode(batch.references), proposals, masks, phase.fused)
-        residual = scoring.soft_residual(q, target, tokens, rewards, phase, _bounded(tokens, phase))
-    watched = {"td": (residual.detach(), token_mask(tokens).sum())}
-    return Outcome({"critic": residual / noise.total / tokens.shape[1]}, watched)
+        loss = scoring.soft_residual(q, target, tokens, rewards, phase, _bounded(tokens, phase))
+        watched = {"td": (loss.detach(), token_mask(tokens).sum())}
+        if phase.exact_eos:
+            gains = _scores(payoffs.reward, tokens, batch.references, finished_scores) - scores
+            error = scoring.terminal_error(q, tokens, gains[..., :-1])
+            watched["eos_error"] = (error.detach(), token_mask(tokens).sum())
+            loss = loss + phase.exact_eos * error
+    return Outcome({"critic": loss / noise.total / tokens.shape[1]}, watched | _diversity(tokens))
 
 
 def vaml(models: Models, batch: Batch, phase: Vaml, payoffs: Payoffs, noise: Noise) -> Outcome:
     """Cross entropy to the token targets of a fixed Q for a share kappa, - log pi for the rest. Algorithm 2."""
     actor, critic = models["actor"], models["critic"]
-    proposals, weights = _weighted_proposals(batch, phase, payoffs, noise, actor.actions)
+    proposals, weights = _weighted_proposals(batch, phase, payoffs, noise, critic)
     tokens, shared = proposals.tokens, phase.fused and not phase.kappa_draws  # each token has a coin of its own
     masks = actor.masks(tokens.shape[-1], noise)
     with part("actor"):
@@ -96,7 +105,7 @@ def vaml(models: Models, batch: Batch, phase: Vaml, payoffs: Payoffs, noise: Noi
     kappa = noise.uniform(*tokens.shape[1:], device=tokens.device) < phase.kappa if phase.kappa_draws else phase.kappa
     with part("actor"):
         loss = scoring.distillation(logits, q, tokens, weights, phase, kappa, _bounded(tokens, phase))
-    return Outcome({"actor": loss / noise.total}, _weighted(loss, weights))
+    return Outcome({"actor": loss / noise.total}, _weighted(loss, weights) | _diversity(tokens))
 
 
 class Rollout(NamedTuple):
@@ -165,12 +174,42 @@ def _count(rows: Tensor) -> Tensor:
     return torch.tensor(len(rows), device=rows.device)
 
 
-def _proposals(batch: Batch, phase: Proposing, noise: Noise, actions: int) -> Proposals:
-    references = batch.references[:, 0]
+def _diversity(tokens: Int[Tensor, "B M L"]) -> Sums:
+    """Sequences that are not there already, and edit distance of neighbours over the longer one's length."""
+    B, M, _ = tokens.shape
+    same = (tokens.unsqueeze(1) == tokens.unsqueeze(2)).all(-1)  # (B, M, M)
+    one, other = tokens.flatten(0, 1), tokens.roll(1, 1).flatten(0, 1)
+    distance = -EditDistance().prefix_scores(one, other.unsqueeze(1))[:, -1]
+    longer = torch.maximum(lengths(one), lengths(other)).clamp(min=1)
+    count = torch.tensor(B * M, device=tokens.device)
+    return {"distinct": ((~same.tril(-1).any(-1)).sum(), count), "diversity": ((distance / longer).sum(), count)}
+
+
+def _proposals(batch: Batch, phase: Proposing, noise: Noise, model: Any) -> Proposals:
+    """M sequences for each reference; `model` is the critic where some of them are drawn from its soft policy."""
+    references, M, actions = batch.references[:, 0], phase.samples, model.actions
     with part("sampling"):
+        if phase.proposal == "corrupt":
+            return corrupt_tokens(references, M, actions, noise, phase.corruption)
+        if phase.proposal == "policy":
+            return beside(references, _drawn(model, batch, M - 1, phase, noise))
         if phase.proposal == "ngram":
-            return replace_ngrams(references, phase.samples, actions, noise, phase.longest)
-        return corrupt_tokens(references, phase.samples, actions, noise, phase.corruption)
+            return replace_ngrams(references, M, actions, noise, phase.longest)
+        near = replace_ngrams(references, M - M // 2, actions, noise, phase.longest)
+        far = beside(references, _drawn(model, batch, M // 2, phase, noise))
+        wide = nn.functional.pad(near.tokens, (0, far.tokens.shape[-1] - near.tokens.shape[-1]), value=EOS)
+        return Proposals(torch.cat([wide, far.tokens[:, 1:]], 1), torch.cat([near.fork, far.fork[:, 1:]], 1))
+
+
+@torch.no_grad()
+def _drawn(critic: Any, batch: Batch, count: int, phase: Proposing, noise: Noise) -> Int[Tensor, "B n T"]:
+    """Sequences from the soft policy P_Q, no longer than a few words over the longest reference of the batch."""
+    bound = min(phase.bound, batch.references.shape[-1] + LONGER)
+    several = noise.repeated(count)
+    uniform = several.uniform(bound, device=batch.references.device)
+    memory = repeat(critic.encode(batch.references), count)
+    tokens = sample(critic, memory, bound, uniform, temperature=phase.tau)
+    return nn.functional.pad(tokens, (0, bound - tokens.shape[1]), value=EOS).unflatten(0, (-1, count))
 
 
 def _bounded(tokens: Int[Tensor, "B M L"], phase: Proposing) -> Bool[Tensor, "B M L"]:
@@ -179,19 +218,27 @@ def _bounded(tokens: Int[Tensor, "B M L"], phase: Proposing) -> Bool[Tensor, "B 
 
 
 def _weighted_proposals(
-    batch: Batch, phase: Raml, payoffs: Payoffs, noise: Noise, actions: int
+    batch: Batch, phase: Raml, payoffs: Payoffs, noise: Noise, model: Any
 ) -> tuple[Proposals, Float[Tensor, "B M"]]:
-    """M sequences for each reference, and P_R on them."""
-    proposals = _proposals(batch, phase, noise, actions)
+    """M sequences for each reference, and P_R on them; what is drawn from P_Q has its share already."""
+    proposals = _proposals(batch, phase, noise, model)
+    if phase.proposal == "policy":
+        M = phase.samples
+        return proposals, torch.full_like(proposals.fork, 1, dtype=torch.get_default_dtype()) / M
     final = _scores(payoffs.weight, proposals.tokens, batch.references)[..., -1]
     return proposals, losses.importance_weights(final, phase.tau if phase.weight_tau is None else phase.weight_tau)
 
 
-def _scores(reward: Reward, tokens: Int[Tensor, "B M L"], references: Int[Tensor, "B R K"]) -> Float[Tensor, "B M P"]:
+def _scores(
+    reward: Reward,
+    tokens: Int[Tensor, "B M L"],
+    references: Int[Tensor, "B R K"],
+    of: Callable[[Reward, Tensor, Tensor], Tensor] = lambda reward, *sides: reward.prefix_scores(*sides),
+) -> Float[Tensor, "B M P"]:
     """Prefix scores of several sequences for each sentence."""
     M = tokens.shape[1]
     with part("reward"):
-        return reward.prefix_scores(tokens.flatten(0, 1), references.repeat_interleave(M, 0)).unflatten(0, (-1, M))
+        return of(reward, tokens.flatten(0, 1), references.repeat_interleave(M, 0)).unflatten(0, (-1, M))
 
 
 def _along(

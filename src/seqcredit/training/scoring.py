@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from seqcredit.config import ActorCritic, Critic, SoftQ, Vaml
 from seqcredit.credit import fused, losses
-from seqcredit.credit.tables import Packing, Table, look_ahead, pack
-from seqcredit.credit.values import chosen, entropy, expected_value
-from seqcredit.types import token_mask
+from seqcredit.credit.tables import Packing, Table, at, look_ahead, pack
+from seqcredit.credit.values import chosen, entropy, expected_value, sums_ahead
+from seqcredit.types import EOS, token_mask
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,9 @@ def soft_residual(
     later = q if phase.look_ahead == "constant" else target
     if not q.fused:
         constant = None if later is None else later.table.detach()
-        return losses.soft_q(q.table, tokens, rewards, phase.tau, constant, forced).sum()
+        return losses.soft_q(q.table, tokens, rewards, phase.tau, constant, forced, phase.steps).sum()
+    if phase.steps > 1:
+        return _path_residual(q, later, tokens, rewards, phase, forced)
     packing = q.packing or pack(tokens)
     words, gains, bound = packing.take(tokens), packing.take(rewards), packing.take_states(forced)
     table, following, states = q.packed(packing), packing.following, packing.states
@@ -102,6 +104,42 @@ def soft_residual(
         return fused.soft_q(table, words, gains, following, phase.tau, bound, each, states)[0]
     values = fused.soft_value(later.packed(packing), phase.tau, bound)
     return fused.critic(table, words, gains + look_ahead(values, following), weights=each, states=states)[0]
+
+
+def _path_residual(
+    q: Scores, later: Scores | None, tokens: Tensor, rewards: Tensor, phase: SoftQ, forced: Tensor
+) -> Float[Tensor, ""]:
+    """The same with several steps: residuals of packed tokens, added along their sequences.
+
+    Samples that share a token need not share what follows it, so that sums are formed where all stand in full.
+    """
+    packing = q.packing or pack(tokens)
+    given = packing.take(tokens), packing.take(rewards), packing.following, phase.tau, packing.take_states(forced)
+    if later is None:
+        first = after = fused.soft_residuals(q.packed(packing), *given, packing.states)
+    else:
+        with torch.no_grad():
+            after = fused.soft_residuals(later.packed(packing), *given, packing.states)
+            expected = _taken(later, packing, tokens) - after  # reward and value of the next state
+        first = _taken(q, packing, tokens) - expected
+    return (packing.fill(first) + sums_ahead(packing.fill(after), phase.steps - 1)).square().sum()
+
+
+def terminal_error(q: Scores, tokens: Int[Tensor, "*B T"], gains: Float[Tensor, "*B T"]) -> Float[Tensor, ""]:
+    """Sum of the squared errors of Q(eos) before every token, given what eos would add to the pay-off there."""
+    if not q.fused:
+        return losses.terminal(q.table, tokens, gains).sum()
+    packing = q.packing or pack(tokens)
+    found = _taken(q, packing, torch.full_like(tokens, EOS))
+    each = packing.weigh(gains.new_ones(tokens.shape[:-1]))
+    return (each * (found - packing.take(gains)).square()).sum()
+
+
+def _taken(q: Scores, packing: Packing, actions: Int[Tensor, "*B T"]) -> Float[Tensor, " K"]:
+    """Q of one action for each packed token, no other being scored."""
+    features, weight, bias = q.packed(packing)
+    words, features = packing.take(actions), at(features, packing.states)
+    return (features * weight[words]).sum(-1) + bias[words]
 
 
 class Judged(NamedTuple):

@@ -8,7 +8,14 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.training.runs import INITIAL, Run
 
-SHAPE = ("embedding", "hidden", "layers", "attention", "input_feeding")  # what networks must share to be taken over
+SHAPE = (
+    "embedding",
+    "hidden",
+    "layers",
+    "attention",
+    "input_feeding",
+    "copy",
+)  # what networks must share to be taken over
 
 
 def open_data(folder: Path, vocabularies: Mapping[str, str] | None = None) -> Prepared:

@@ -18,6 +18,7 @@ from seqcredit.training import checkpoints, watch
 from seqcredit.training.build import build_actor, build_critic, build_payoffs
 from seqcredit.training.checkpoints import Checkpoint
 from seqcredit.training.decoding import Search, split_bleu
+from seqcredit.training.exact import Judge, evaluating, judge_of
 from seqcredit.training.learner import TRAINS, DivergedError, Learner
 from seqcredit.training.objectives import OBJECTIVES
 from seqcredit.training.processes import Processes
@@ -60,6 +61,8 @@ class Trainer:
 
     learner: Learner
     log: Log
+    exact: Judge | None  # knows the exact Q, where the phase asks for it
+    credit: dict[str, float]  # what it said last
 
     def __init__(
         self,
@@ -181,6 +184,7 @@ class Trainer:
         payoffs = build_payoffs(self.recipe, self.phase, self.prepared)
         self.learner = Learner(self.models, self.phase, payoffs, self.generator, self.processes)
         self.best = {}
+        self.exact = judge_of(self.phase, self.recipe.payoff, self.prepared, self.device)
         self.say(self._plan(self.phase))
 
     def _plan(self, phase: config.Phase) -> str:
@@ -225,6 +229,7 @@ class Trainer:
     def _validate(self) -> None:
         """Judge the networks; keep the best, lower the rate where there is no progress."""
         progress, phase = self.progress, self.phase
+        self.credit = self.exact.figures(self.models) if self.exact else {}
         kind, score = self.judge()
         if not math.isfinite(score):
             raise DivergedError(f"the {kind} of validation is not finite")
@@ -236,9 +241,11 @@ class Trainer:
             progress.decays += 1
             self._slow_down(phase.decay, TRAINS[self.objective(phase)][:1])  # a joint critic keeps its rate
         entry = {"event": "validation", "phase": phase.name, "epoch": progress.epoch, "updates": progress.updates}
-        self.log.write({**entry, kind: round(abs(score), 4), "improved": improved, "rate": progress.rate})
+        figures = {kind: round(abs(score), 4), **self.credit}
+        self.log.write({**entry, **figures, "improved": improved, "rate": progress.rate})
         mark = "best so far" if improved else f"no better, learning rate x {phase.decay:g}"
-        self.say(f"{phase.name}: after {progress.updates:,} updates validation {kind} {abs(score):.4g}, {mark}")
+        said = ", ".join(f"{watch.VALIDATED.get(key, key)} {value:.4g}" for key, value in figures.items())
+        self.say(f"{phase.name}: after {progress.updates:,} updates validation {said}, {mark}")
 
     def _slow_down(self, factor: float, names: tuple[str, ...]) -> None:
         self.progress.rate *= factor
@@ -250,6 +257,11 @@ class Trainer:
         search = Search(self.recipe.validation_beam, self.recipe.longest_output + 1)
         if isinstance(self.phase, config.Critic) and kind == "critic":
             return self.phase.judged_by, -self._critic_error(self.phase.judged_by)
+        if isinstance(self.phase, config.SoftQ) and self.phase.judged_by == "exact":
+            return "credit_kl", -self.credit["credit_kl"]
+        if isinstance(self.phase, config.SoftQ) and self.phase.judged_by == "td":
+            with evaluating(self.models["critic"]):
+                return "td", -self._critic_error("td")
         if kind == "soft_q":  # its own soft policy, reading the reference
             arguments = (self.models["critic"], self.prepared, self.valid_split, search, self.device, True)
             return "bleu", split_bleu(*arguments)
@@ -263,7 +275,7 @@ class Trainer:
         for start in range(0, len(pairs), 100):
             batch = to_device(collate(self.valid_split, pairs[start : start + 100]), self.device)
             noise = Noise(generator, len(batch.references))
-            sums = OBJECTIVES["critic"](learner.models, batch, self.phase, learner.payoffs, noise).sums
+            sums = OBJECTIVES[learner.kind](learner.models, batch, self.phase, learner.payoffs, noise).sums
             total += float(sums[kind][0])
             count += float(sums[kind][1])
         return total / count

@@ -24,7 +24,10 @@ SHOWN = {
     "repeated": "repeated",
     "unknown": "unknown",
     "reference_weight": "reference weight",
+    "diversity": "diversity",
 }
+# What a validation measures, where its name in the log is not the one to read.
+VALIDATED = {"credit_error": "credit error", "credit_kl": "KL of token targets"}
 
 Sums = Mapping[str, list[float]]
 
