@@ -407,6 +407,7 @@ MUTANTS = [
     Mutant(INSPECTION, "return torch.where(forced.unsqueeze(-1), certain, logp)", "return logp"),
     Mutant(INSPECTION, 'self.tau if getattr(self.phase, "future_entropy", True) else 0.0', "self.tau"),
     Mutant(INSPECTION, "prepared, split, [number - 1])", "prepared, split, [number - 2])"),
+    Mutant("rewards/bleu.py", 'if self.brevity == "mean" else', 'if self.brevity != "mean" else'),
     Mutant("models/critic.py", "(mask & there.unsqueeze(-1))", "mask"),
     Mutant("models/critic.py", "there / there.sum(1, keepdim=True)", "there / there.shape[1]"),
     Mutant(INSPECTION, "end = row.index(EOS) + 1", "end = row.index(EOS)"),

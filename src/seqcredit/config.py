@@ -28,6 +28,7 @@ class Payoff:
     smoothing: Literal["add-one", "add-one-above-1", "floor", "exponential", "none"] = "add-one"  # bleu
     scaled: bool = True  # bleu: times the reference's length, for the token rewards
     unk_matches: bool = True
+    brevity: Literal["closest", "mean"] = "closest"  # bleu: the length to reach; several references let it be short
     unfinished: Literal["score", "without_brevity", "nothing"] = "score"  # what a prefix without eos has
     references: Literal["all", "own"] = "all"  # "own": only the one that is learned from, as in the paper
 

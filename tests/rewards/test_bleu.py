@@ -15,7 +15,7 @@ from sacrebleu.metrics import BLEU
 from rewards.cases import Case, assert_brute_force, assert_close, cases, last_score, sentences, text
 from seqcredit.errors import UserError
 from seqcredit.rewards import Bleu
-from seqcredit.rewards.bleu import SMOOTHINGS, corpus_counts
+from seqcredit.rewards.bleu import BREVITIES, SMOOTHINGS, corpus_counts
 from seqcredit.types import pad_references
 
 SACREBLEU = {"add-one-above-1": "add-k", "floor": "floor", "exponential": "exp", "none": "none"}
@@ -61,6 +61,7 @@ def bleu(
     effective: bool = False,
     scaled: bool = False,
     penalised: bool = True,
+    brevity: str = "closest",
 ) -> float:
     if not words:
         return 0.0
@@ -68,16 +69,19 @@ def bleu(
     totals = [max(len(words) - n + 1, 0) for n in range(1, order + 1)]
     values = precisions(matches, totals, smoothing, effective)
     closest = min((abs(len(r) - len(words)), len(r)) for r in references)[1]
-    brevity = math.exp(min(0.0, 1 - closest / len(words))) if penalised else 1.0
     mean = sum(len(r) for r in references) / len(references)
-    return brevity * math.prod(values) ** (1 / len(values)) * (mean if scaled else 1)
+    wanted = {"closest": closest, "mean": mean}[brevity]
+    penalty = math.exp(min(0.0, 1 - wanted / len(words))) if penalised else 1.0
+    return penalty * math.prod(values) ** (1 / len(values)) * (mean if scaled else 1)
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
-@given(cases(), st.integers(1, 5), st.booleans(), st.booleans(), st.booleans())
+@given(cases(), st.integers(1, 5), st.booleans(), st.booleans(), st.booleans(), st.sampled_from(BREVITIES))
 @settings(max_examples=30, deadline=None)
-def test_every_prefix(smoothing: str, case: Case, order: int, effective: bool, scaled: bool, unk: bool) -> None:
-    options = {"order": order, "smoothing": smoothing, "scaled": scaled}
+def test_every_prefix(
+    smoothing: str, case: Case, order: int, effective: bool, scaled: bool, unk: bool, brevity: str
+) -> None:
+    options = {"order": order, "smoothing": smoothing, "scaled": scaled, "brevity": brevity}
     exact = {"effective_order": effective, "unk_matches": unk, "dtype": torch.float64}
     score = partial(bleu, effective=effective, **options)
     assert_brute_force(Bleu(**options, **exact), score, case, unk)

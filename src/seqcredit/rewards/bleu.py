@@ -21,6 +21,7 @@ from seqcredit.rewards.prefixes import (
 )
 
 SMOOTHINGS = ("add-one", "add-one-above-1", "floor", "exponential", "none")
+BREVITIES = ("closest", "mean")
 FLOOR = 0.1
 
 
@@ -37,12 +38,15 @@ class Bleu:
     effective_order: bool = False  # average over the orders that the prefix is long enough for (add-one: over all)
     unfinished_brevity: bool = True  # False: only what has ended pays the brevity penalty, see `prefixes.ended`
     unk_matches: bool = True
+    brevity: str = "closest"  # the length to reach: of the closest reference, or "mean", of all of them
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
         check(self.order >= 1, f"Bleu: order is {self.order}, but it must be 1 or more.")
         names = ", ".join(SMOOTHINGS)
         check(self.smoothing in SMOOTHINGS, f"Bleu: smoothing is {self.smoothing!r}, but it must be one of {names}.")
+        lengths = ", ".join(BREVITIES)
+        check(self.brevity in BREVITIES, f"Bleu: brevity is {self.brevity!r}, but it must be one of {lengths}.")
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """BLEU of the first 0, 1, ..., T tokens."""
@@ -55,7 +59,8 @@ class Bleu:
 
         dtype = real_dtype(self.dtype)
         log_mean = self._log_mean(self._precisions(matches, totals, dtype), totals)
-        log_brevity = (1 - _closest_length(size, references) / size.clamp(min=1).to(dtype)).clamp(max=0)
+        wanted = _mean_length(references, dtype) if self.brevity == "mean" else _closest_length(size, references)
+        log_brevity = (1 - wanted / size.clamp(min=1).to(dtype)).clamp(max=0)
         if not self.unfinished_brevity:
             log_brevity = log_brevity.masked_fill(~ended(tokens), 0)
         without = size == 0 if self.smoothing == "add-one" else matches[0] == 0

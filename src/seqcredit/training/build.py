@@ -68,8 +68,13 @@ def _metric(payoff: config.Payoff, prepared: Prepared, scaled: bool) -> Reward:
     unk = payoff.unk_matches
     match payoff.metric:
         case "bleu":
-            brevity = payoff.unfinished != "without_brevity"
-            return Bleu(smoothing=payoff.smoothing, scaled=scaled, unfinished_brevity=brevity, unk_matches=unk)
+            return Bleu(
+                smoothing=payoff.smoothing,
+                scaled=scaled,
+                unfinished_brevity=payoff.unfinished != "without_brevity",
+                unk_matches=unk,
+                brevity=payoff.brevity,
+            )
         case "edit":
             return EditDistance(by_length=not scaled, unk_matches=unk)
         case "hamming":
