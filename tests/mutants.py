@@ -111,7 +111,11 @@ MUTANTS = [
     ),
     Mutant(LOSSES, "return soft_policy(scores, tau)", "return soft_policy(-scores, tau)"),
     Mutant(LOSSES, "return weights.unsqueeze(-1) * mle(logp, tokens)", "return mle(logp, tokens)"),
-    Mutant(LOSSES, "look_ahead = q if target_q is None else", "look_ahead = q.detach() if target_q is None else"),
+    Mutant(
+        LOSSES,
+        "look_ahead, padding = q if target_q is None else",
+        "look_ahead, padding = q.detach() if target_q is None else",
+    ),
     Mutant(LOSSES, "else target_q.detach()", "else target_q"),
     Mutant(LOSSES, "soft_value(look_ahead, tau, forced)", "soft_value(look_ahead, tau)"),
     Mutant(LOSSES, "soft_value(look_ahead, tau, forced), tokens)", "-soft_value(look_ahead, tau, forced), tokens)"),
