@@ -250,15 +250,9 @@ RANGES: dict[type, dict[str, Range]] = {
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """A recipe with overrides: `seed=3`, `phase.2.tau=0.02`, `phase.critic.epochs=1`, `phase.*.epochs=1`."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text)
-    except FileNotFoundError:
-        raise UserError(f"There is no recipe {path}; `seqcredit recipes` lists those that come along.") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not TOML: {error}.") from None
+    if not path.exists():
+        raise UserError(f"There is no recipe {path}; `seqcredit recipes` lists those that come along.")
+    table = read_toml(path)
     for override in overrides:
         _override(table, override)
     return parse(table, str(path))
@@ -343,9 +337,7 @@ def _phase(table: Mapping[str, Any], fidelity: str, fed: bool, where: str) -> Ph
 def _build(kind: Any, table: Mapping[str, Any], where: str) -> Any:
     """A dataclass from a table, every key checked."""
     hints, known = get_type_hints(kind), {field.name: field for field in fields(kind)}
-    for key in table:
-        if key not in known:
-            raise UserError(f"{where}: there is no key {key!r}{nearest(key, known)}.")
+    check_keys(table, known, where)
     for name, field in known.items():
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise UserError(f"{where}: the key {name!r} is missing.")
@@ -442,6 +434,24 @@ def resolved(recipe: Recipe) -> str:
 def _line(key: str, value: Any) -> str:
     text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
     return f"{key} = {text}".replace("\x7f", "\\u007f")  # what TOML does not write as JSON does
+
+
+def check_keys(table: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Every key of a table is known."""
+    known = [*known]
+    for key in table:
+        if key not in known:
+            raise UserError(f"{where}: there is no key {key!r}{nearest(key, known)}.")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not TOML: {error}.") from None
 
 
 def nearest(key: str, known: Iterable[str]) -> str:

@@ -4,7 +4,6 @@ import itertools
 import json
 import re
 import shlex
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -99,13 +98,8 @@ def read(
     overrides: Sequence[str] = (),
 ) -> Plan:
     """The plan of a sweep file, or of some of its cells and what they start from; what cannot work is one sentence."""
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{file} is not TOML: {error}.") from None
-    _known(table, TOP, str(file))
+    table = config.read_toml(file)
+    config.check_keys(table, TOP, str(file))
     _no_seed([text.partition("=")[0] for text in overrides], "--set")
     data, runs, results = (_folder(table, key, str(file)) for key in ("data", "runs", "results"))
     entries = [(kind, entry) for kind in ("cell", "grid") for entry in _tables(table, kind, str(file))]
@@ -134,7 +128,7 @@ def read(
 
 def _cells(kind: str, entry: Table, seeds: Any, more: Sequence[str], where: str) -> Iterator[Cell]:
     """Every combination of overrides, of what to start from, and of seeds."""
-    _known(entry, ENTRY, where)
+    config.check_keys(entry, ENTRY, where)
     name, path = _text(entry, "name", where), Path(_text(entry, "recipe", where))
     _check_name(name, where)
     seeds = _seeds(entry.get("seeds", seeds), where)
@@ -329,12 +323,6 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 # Values of the TOML.
-
-
-def _known(table: Table, keys: Sequence[str], where: str) -> None:
-    for key in table:
-        if key not in keys:
-            raise UserError(f"{where}: there is no key {key!r}{config.nearest(key, keys)}.")
 
 
 def _text(table: Table, key: str, where: str) -> str:

@@ -3,7 +3,6 @@
 import os
 import re
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,7 +77,7 @@ class Report:
 
 def make(file: Path, out: Path) -> Report:
     """The report of a TOML file; nothing is written yet."""
-    table = _load(file)
+    table = config.read_toml(file)
     place = Place(file.parent, out.parent)
     made = f"Made by `seqcredit report` from [{file.name}]({place.link(file)}) and the cells beside it: change these."
     blocks = ["# Results", _text(table, "text", str(file)), made]
@@ -95,18 +94,9 @@ def make(file: Path, out: Path) -> Report:
 # Reading the TOML
 
 
-def _load(file: Path) -> TomlTable:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{file} is not TOML: {error}.") from None
-
-
 def _sections(table: TomlTable, where: str) -> list[TomlTable]:
     """All sections, each with a title of its own and with keys that belong together."""
-    _known(table, ("text", "section"), where)
+    config.check_keys(table, ("text", "section"), where)
     sections = table.get("section", [])
     if not isinstance(sections, list) or not all(isinstance(section, Mapping) for section in sections):
         raise UserError(f"{where}: write each section as [[section]].")
@@ -119,7 +109,7 @@ def _sections(table: TomlTable, where: str) -> list[TomlTable]:
             raise UserError(f"{where}: there are two sections {title!r}; give each its own title.")
         titles.append(_slug(title))
         held = [key for kind in HELD if kind in section for key in (kind, *HELD[kind].keys)]
-        _known(section, ("title", "text", *(held or HELD)), f"{where}: section {title!r}")
+        config.check_keys(section, ("title", "text", *(held or HELD)), f"{where}: section {title!r}")
     return sections
 
 
@@ -131,12 +121,6 @@ def _bodies(section: TomlTable, place: Place, where: str) -> Iterable[Body]:
             except UserError as error:
                 said = str(error)
                 raise UserError(said if said.startswith(where) else f"{where}: {said}") from None
-
-
-def _known(table: TomlTable, keys: Sequence[str], where: str) -> None:
-    for key in table:
-        if key not in keys:
-            raise UserError(f"{where}: there is no key {key!r}{config.nearest(key, keys)}.")
 
 
 def _text(table: TomlTable, key: str, where: str) -> str:
