@@ -43,9 +43,7 @@ class Model:
     attention: Literal["dot", "mlp", "none"] = "dot"  # "none" for an actor that looks at pictures
     input_feeding: bool = False
     dropout: float = 0.3
-    copy: int = (
-        0  # critics: numbers of a word's code, by which attention adds to the Q of the reference's words; try 64
-    )
+    copy: int = 0  # critics: width of a word's code, by which attention adds to the Q of the reference's words; try 64
 
 
 @dataclass(frozen=True)

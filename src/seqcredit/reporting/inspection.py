@@ -4,6 +4,7 @@ Along a hypothesis a run's actor gives probabilities and a critic gives Q; the p
 there where an oracle knows the pay-off: edit distance and Hamming, one reference, not too long.
 """
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -222,11 +223,12 @@ def inspect_rows(
 ) -> list[Subject]:
     """Sentences, or pictures, of a split, with the hypotheses that each run has written, or writes now."""
     known = [_written(run, split) for run in runs]
-    sources = [" ".join(words) for words in split.source_texts()]
+    sources = [" ".join(words) for words in itertools.islice(split.source_texts(), max(rows, default=-1) + 1)]
+    references = {row: split.reference_text(row) for row in rows}
     judged: list[list[Credit]] = []
     for part in _chunks(rows, len(prepared.target_vocabulary), known):
         batch = to_device(collate(split, np.asarray(split.groups[:-1])[part]), judges[0].device)
-        texts = [split.reference_text(row) for row in part]
+        texts = [references[row] for row in part]
         found = []
         for judge, written in zip(judges, known, strict=True):
             hypotheses = (
@@ -237,7 +239,7 @@ def inspect_rows(
             found.append(judge_words(judge, prepared, batch, hypotheses, texts))
         judged += [list(one) for one in zip(*found, strict=True)]
     return [
-        Subject(sources[row], [" ".join(words) for words in split.reference_text(row)], each)
+        Subject(sources[row], [" ".join(words) for words in references[row]], each)
         for row, each in zip(rows, judged, strict=True)
     ]
 
@@ -432,8 +434,8 @@ def _exact(
 def has_oracle(judge: Judge) -> bool:
     """Whether some oracle knows the pay-off, and something gives the temperature."""
     payoff = judge.payoff
-    plain = (payoff.metric == "edit" and payoff.scaled) or (payoff.metric == "hamming" and payoff.unk_matches)
-    return plain and payoff.unfinished == "score" and judge.phase is not None
+    plain_hamming = payoff.metric == "hamming" and payoff.unk_matches and payoff.unfinished == "score"
+    return (config.plain_edit(payoff) or plain_hamming) and judge.phase is not None
 
 
 def _bound(phase: config.Phase | None, words: int) -> int:

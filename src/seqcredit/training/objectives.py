@@ -223,8 +223,7 @@ def _weighted_proposals(
     """M sequences for each reference, and P_R on them; what is drawn from P_Q has its share already."""
     proposals = _proposals(batch, phase, noise, model)
     if phase.proposal == "policy":
-        M = phase.samples
-        return proposals, torch.full_like(proposals.fork, 1, dtype=torch.get_default_dtype()) / M
+        return proposals, torch.full(proposals.fork.shape, 1 / phase.samples, device=proposals.fork.device)
     final = _scores(payoffs.weight, proposals.tokens, batch.references)[..., -1]
     return proposals, losses.importance_weights(final, phase.tau if phase.weight_tau is None else phase.weight_tau)
 
