@@ -334,7 +334,7 @@ MUTANTS = [
     Mutant(BUILD, "else payoff.scaled", "else False"),
     Mutant(BUILD, "same = scaled == payoff.scaled or payoff.metric not in SCALED", "same = scaled == payoff.scaled"),
     Mutant(BUILD, "same = scaled == payoff.scaled or payoff.metric not in SCALED", "same = True"),
-    Mutant(BUILD, 'SCALED = ("bleu", "edit")', 'SCALED = ("bleu",)'),
+    Mutant(BUILD, '"linear-bleu", "edit")  #', '"linear-bleu")  #'),
     Mutant(BUILD, 'payoff.unfinished == "nothing"', 'payoff.unfinished != "score"'),
     Mutant(BUILD, 'payoff.unfinished != "without_brevity"', "True"),
     # Tables and logs
@@ -412,6 +412,9 @@ MUTANTS = [
     Mutant(INSPECTION, 'self.tau if getattr(self.phase, "future_entropy", True) else 0.0', "self.tau"),
     Mutant(INSPECTION, "prepared, split, [number - 1])", "prepared, split, [number - 2])"),
     Mutant("rewards/bleu.py", 'if self.brevity == "mean" else', 'if self.brevity != "mean" else'),
+    Mutant("rewards/linear.py", "matches / precisions - (size", "matches / precisions + (size"),
+    Mutant("rewards/linear.py", "(wanted - orders).clamp", "(wanted + orders).clamp"),
+    Mutant("rewards/linear.py", "wanted.clamp(min=1)).clamp(max=1)", "wanted.clamp(min=1))"),
     Mutant("models/critic.py", "(mask & there.unsqueeze(-1))", "mask"),
     Mutant("models/critic.py", "there / there.sum(1, keepdim=True)", "there / there.shape[1]"),
     Mutant(INSPECTION, "end = row.index(EOS) + 1", "end = row.index(EOS)"),

@@ -8,7 +8,18 @@ import torch
 from hypothesis import given, settings
 
 from rewards.cases import Case, assert_invariant, cases, last_score
-from seqcredit.rewards import Bleu, ChrF, CiderD, Custom, EditDistance, Hamming, OnlyFinished, RougeL, RougeN
+from seqcredit.rewards import (
+    Bleu,
+    ChrF,
+    CiderD,
+    Custom,
+    EditDistance,
+    Hamming,
+    LinearBleu,
+    OnlyFinished,
+    RougeL,
+    RougeN,
+)
 from seqcredit.rewards.prefixes import ended
 from seqcredit.types import Reward, pad, pad_references
 
@@ -20,6 +31,7 @@ REWARDS: dict[str, Callable[..., Reward]] = {
     "bleu exponential": lambda **o: Bleu(smoothing="exponential", effective_order=True, **o),
     "bleu scaled": lambda **o: Bleu(scaled=True, **o),
     "bleu of order 6": lambda **o: Bleu(order=6, **o),
+    "linear bleu": LinearBleu,
     "edit": EditDistance,
     "edit by length": lambda **o: EditDistance(by_length=True, **o),
     "hamming": Hamming,

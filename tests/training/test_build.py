@@ -14,7 +14,7 @@ from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.text import Example
 from seqcredit.errors import UserError
 from seqcredit.models.captioner import Captioner
-from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, OnlyFinished, OwnReference, RougeL
+from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, LinearBleu, OnlyFinished, OwnReference, RougeL
 from seqcredit.training.build import SCALED, build_actor, build_critic, build_payoffs, build_reward
 
 RECIPE = config.Recipe("r", (config.Mle("mle", 0.1),), actor=config.Model(8, 6), critic=config.Model(8, 6, 1, "mlp"))
@@ -69,6 +69,7 @@ def test_only_the_own_reference(prepared: Prepared) -> None:
     ("metric", "kind"),
     [
         ("bleu", Bleu),
+        ("linear-bleu", LinearBleu),
         ("edit", EditDistance),
         ("hamming", Hamming),
         ("rouge-l", RougeL),

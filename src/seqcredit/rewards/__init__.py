@@ -9,6 +9,7 @@ from seqcredit.rewards.cider import CiderD
 from seqcredit.rewards.custom import Custom
 from seqcredit.rewards.edit import EditDistance, Hamming
 from seqcredit.rewards.finished import OnlyFinished
+from seqcredit.rewards.linear import LinearBleu
 from seqcredit.rewards.own import OwnReference
 from seqcredit.rewards.rouge import RougeL, RougeN
 
@@ -19,6 +20,7 @@ __all__ = [
     "Custom",
     "EditDistance",
     "Hamming",
+    "LinearBleu",
     "OnlyFinished",
     "OwnReference",
     "RougeL",

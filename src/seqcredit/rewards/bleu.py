@@ -11,6 +11,7 @@ from seqcredit.rewards.prefixes import (
     check,
     ended,
     hypothesis_words,
+    mean_length,
     ordered_sum,
     prefix_lengths,
     prefix_sums,
@@ -59,13 +60,13 @@ class Bleu:
 
         dtype = real_dtype(self.dtype)
         log_mean = self._log_mean(self._precisions(matches, totals, dtype), totals)
-        wanted = _mean_length(references, dtype) if self.brevity == "mean" else _closest_length(size, references)
+        wanted = mean_length(references, dtype) if self.brevity == "mean" else _closest_length(size, references)
         log_brevity = (1 - wanted / size.clamp(min=1).to(dtype)).clamp(max=0)
         if not self.unfinished_brevity:
             log_brevity = log_brevity.masked_fill(~ended(tokens), 0)
         without = size == 0 if self.smoothing == "add-one" else matches[0] == 0
         scores = (log_mean + log_brevity).exp().masked_fill(without, 0)
-        return scores * _mean_length(references, dtype) if self.scaled else scores
+        return scores * mean_length(references, dtype) if self.scaled else scores
 
     def _precisions(
         self, matches: Int[Tensor, "N B P"], totals: Int[Tensor, "N B P"], dtype: torch.dtype
@@ -98,12 +99,6 @@ def _closest_length(size: Int[Tensor, "B P"], references: Int[Tensor, "B R L"]) 
     gap = (lengths - size.unsqueeze(1)).abs().amin(1)  # (B, P)
     shorter = (lengths == (size - gap).unsqueeze(1)).any(1)
     return torch.where(shorter, size - gap, size + gap)
-
-
-def _mean_length(references: Int[Tensor, "B R L"], dtype: torch.dtype) -> Float[Tensor, "B 1"]:
-    """Mean number of words over the references that are present."""
-    total = reference_lengths(references).sum(1, keepdim=True).to(dtype)
-    return total / present(references).sum(1, keepdim=True)
 
 
 def corpus_counts(

@@ -65,6 +65,12 @@ def present(references: Int[Tensor, "B R L"]) -> Bool[Tensor, "B R"]:
     return (references[..., :1] != ABSENT).all(-1)
 
 
+def mean_length(references: Int[Tensor, "B R L"], dtype: torch.dtype) -> Float[Tensor, "B 1"]:
+    """Mean number of words over the references that are present."""
+    total = reference_lengths(references).sum(1, keepdim=True).to(dtype)
+    return total / present(references).sum(1, keepdim=True)
+
+
 def prefix_sums(steps: Tensor) -> Tensor:
     """Sums of the first 0, 1, ..., T entries of the last axis, in this order: integers for booleans."""
     dtype = torch.int32 if steps.dtype == torch.bool else steps.dtype

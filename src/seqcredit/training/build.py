@@ -9,11 +9,11 @@ from seqcredit.errors import UserError
 from seqcredit.models.captioner import Captioner
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
-from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, OnlyFinished, OwnReference, RougeL
+from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, LinearBleu, OnlyFinished, OwnReference, RougeL
 from seqcredit.training.objectives import Payoffs
 from seqcredit.types import Reward
 
-SCALED = ("bleu", "edit")  # the metrics that know `scaled`
+SCALED = ("bleu", "linear-bleu", "edit")  # the metrics that know `scaled`
 
 
 def build_actor(recipe: config.Recipe, prepared: Prepared) -> Seq2Seq | Captioner:
@@ -75,6 +75,8 @@ def _metric(payoff: config.Payoff, prepared: Prepared, scaled: bool) -> Reward:
                 unk_matches=unk,
                 brevity=payoff.brevity,
             )
+        case "linear-bleu":
+            return LinearBleu(precision=payoff.precision, falling=payoff.falling, scaled=scaled, unk_matches=unk)
         case "edit":
             return EditDistance(by_length=not scaled, unk_matches=unk)
         case "hamming":
