@@ -119,7 +119,9 @@ def parser() -> Parser:
     made.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
     made.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
     about = "plain (default), or a table of the paper: table1, ablation, entropy"
-    made.add_argument("--layout", choices=("plain", "table1", "ablation", "entropy"), default="plain", help=about)
+    made.add_argument(
+        "--layout", choices=("plain", "table1", "ablation", "entropy", "credit"), default="plain", help=about
+    )
     made = command("report", commands.report, "write what was found, with tables and figures made from result cells")
     made.add_argument(
         "file", nargs="?", type=Path, default=Path("results/report.toml"), help="default: results/report.toml"

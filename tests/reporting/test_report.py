@@ -270,6 +270,33 @@ def test_what_waits_for_cells_is_left_out(home: Path) -> None:
     assert "seqcredit train mle --seed 2" in found["Grid"]
 
 
+def test_credit_errors(home: Path, prepared: Prepared) -> None:
+    """The least of every curve, over seeds; a way that measured none has none; the figure has every way."""
+    for name, share, points in (("today", 0.2, [3.0, 2.0, 2.5]), ("mixed", 0.1, [2.0, 1.0, 0.5]), ("blind", 0.3, [])):
+        for seed in (1, 2):
+            error = [[100 * (n + 1), point + seed] for n, point in enumerate(points)]
+            credit = {"credit": {"credit_error": error, "credit_kl": [[u, v / 10] for u, v in error]}} if points else {}
+            said = spoilt(prepared, share, 7 * seed)
+            write_cell(home / "credit" / f"{name}-{seed}.json", prepared, "VAML", said, seed, **credit)
+    toml = """
+    [[section]]
+    title = "Credit"
+    cells = ["credit/*.json"]
+    layout = "credit"
+    figure = "credit"
+    """
+    made = report.make(write(home, toml), home.parent / "PAGE.md")
+    rows = table(made.text, "way")
+    assert [(row["credit error"], row["KL of token targets"]) for row in rows.values()] == [
+        ("-", "-"), ("2.00 ± 0.71", "0.20 ± 0.07"), ("3.50 ± 0.71", "0.35 ± 0.07")
+    ]  # fmt: skip
+    wanted = references(prepared)
+    today = fmean(bleu(spoilt(prepared, 0.2, 7 * seed), wanted) for seed in (1, 2))
+    assert rows["today"]["test BLEU"].startswith(f"{today:.2f} ± ")
+    drawn = made.figures[home / "figures" / "credit-credit.svg"].decode()
+    assert all(f">{name}<" in drawn for name in ("today", "mixed", "blind", "credit error", "KL of token targets"))
+
+
 def test_the_papers_layouts(home: Path, prepared: Prepared) -> None:
     """Ours beside the paper's; rivals are compared within each data set."""
     pictures = {"vocabularies": {"source": "pictures of 9 features", "target": "x"}, "sentences": 9}

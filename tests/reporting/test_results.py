@@ -12,6 +12,7 @@ from reporting.cellar import make_data, references, spoilt, write_counts
 from seqcredit import config
 from seqcredit.cli import parser
 from seqcredit.data.storage import checksum
+from seqcredit.reporting import cells
 from seqcredit.reporting.evaluate import write_hypotheses
 from seqcredit.reporting.results import record
 from seqcredit.training.runs import Run
@@ -110,3 +111,25 @@ def test_a_cell_has_the_counts_of_its_sentences(tmp_path: Path) -> None:
     record(run, prepared, file)
     assert file.with_suffix(".counts.gz").read_bytes() == kept
     assert kept[4:8] == bytes(4)  # no time in it
+    assert "credit" not in json.loads(file.read_text())
+
+
+def test_a_cell_keeps_the_curve_of_its_credit_error(tmp_path: Path) -> None:
+    """Over the updates of all phases, and without what a rollback undid."""
+    prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
+    run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
+    write_hypotheses(run, "test", spoilt(prepared, 0.3, 1))
+    (run.folder / "result.json").write_text(json.dumps({"recipe": "tiny", "seed": 1, "bleu": 3.0}))
+    log = [("validation", "a", 5, 2.0), ("phase_end", "a", 5, None), ("validation", "b", 5, 1.5)]
+    log += [("validation", "b", 10, 9.0), ("validation", "b", 10, 1.0)]
+    entries = [
+        {"event": event, "phase": phase, "updates": n, "epoch": 0} | ({"credit_error": v} if v is not None else {})
+        for event, phase, n, v in log
+    ]
+    (run.folder / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    record(run, prepared, tmp_path / "tiny-1.json")
+    found = json.loads((tmp_path / "tiny-1.json").read_text())["credit"]
+    assert found == {"credit_error": [[5, 2.0], [10, 1.5], [15, 1.0]]}
+    kept, live = cells.read([tmp_path / "tiny-1.json"])[0], cells.read([run.folder])[0]
+    assert kept.curve("credit_error") == live.curve("credit_error") == [(5, 2.0), (10, 1.5), (15, 1.0)]
+    assert (kept.least("credit_error"), kept.least("credit_kl")) == (1.0, None)

@@ -18,6 +18,7 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.reporting.compare import COUNTED, Counts, counts
 from seqcredit.reporting.evaluate import read_hypotheses
+from seqcredit.reporting.logs import Curve, history
 from seqcredit.reporting.recipes import FOLDER
 from seqcredit.reporting.results import COUNTS
 from seqcredit.training.runs import Run
@@ -93,6 +94,16 @@ class Cell:
         """The last phase, if it is one of AC or ERAC."""
         last = self.settings.phase[-1]
         return last if isinstance(last, config.ActorCritic) else None
+
+    def curve(self, key: str) -> Curve:
+        """One of `results.CREDIT` over updates; empty where it was not measured."""
+        if self.run:
+            return history(self.run).curve(key)
+        return [(int(updates), float(value)) for updates, value in self.figures.get("credit", {}).get(key, [])]
+
+    def least(self, key: str) -> float | None:
+        """The lowest point of such a curve."""
+        return min((value for _, value in self.curve(key)), default=None)
 
     def counts(self) -> Counts | None:
         """What BLEU counts in every sentence: as it was kept, or from the data of a run; None if there is neither."""

@@ -134,6 +134,29 @@ def curves(histories: "Mapping[str, History]", path: Path) -> None:
     _save(figure, path)
 
 
+def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
+    """Distance of learned credit from the exact one over updates, a panel a measure and a line a run."""
+    from seqcredit.reporting.logs import CURVES
+    from seqcredit.reporting.results import CREDIT
+
+    shown = [key for key in CREDIT if any(cell.curve(key) for cell in cells)]
+    if not shown:
+        raise UserError("No cell among them has a credit error: set `exact` of a phase to measure it.")
+    names = list(dict.fromkeys(cell.name for cell in cells))
+    figure, panels = _pyplot().subplots(
+        1, len(shown), figsize=(4.4 * len(shown), 3.6), squeeze=False, layout="constrained"
+    )
+    for panel, key in zip(panels[0], shown, strict=True):
+        for cell in cells:
+            if found := cell.curve(key):
+                panel.plot(*zip(*found, strict=True), **_style(names.index(cell.name)), lw=1.2)
+        panel.set(title=CURVES[key], xlabel="updates", ylim=(0, None))
+        panel.grid(alpha=0.3)
+    lines = [_pyplot().Line2D([], [], **_style(number), label=name) for number, name in enumerate(names)]
+    figure.legend(handles=lines, loc="outside lower center", ncols=min(5, len(lines)), frameon=False)
+    _save(figure, path)
+
+
 def _style(number: int, marked: bool = True) -> dict[str, Any]:
     """Of the line of a run: its colour, its marks, and dashes where colours begin anew."""
     n, again = number % len(COLOURS), number // len(COLOURS)

@@ -17,6 +17,7 @@ from seqcredit.reporting.cells import Cell
 LAYOUTS = ("plain", *tables.LAYOUTS)
 FIGURES: dict[str, tuple[str, Callable[[Sequence[Cell], Path], None]]] = {
     "tau": ("Test BLEU over the temperature", plots.tau),
+    "credit": ("Distance of learned credit from the exact one", plots.credit_curves),
     "ablation": (
         "Validation BLEU over smoothing and target rate",
         lambda found, path: plots.ablation(tables.ablation_grid(found), path),
@@ -222,8 +223,9 @@ def _ready(found: Sequence[Cell], shown: Shown, waiting: bool) -> Shown:
         return shown
     base = shown.baseline if shown.baseline and tables.row(tables.by_name(found), shown.baseline) else None
     shown = replace(shown, baseline=base)
-    if (shown.layout == "ablation" or shown.figure) and not any(map(_is_erac, found)):
-        shown = replace(shown, layout="" if shown.layout == "ablation" else shown.layout, figure="")
+    if not any(map(_is_erac, found)):
+        layout = "" if shown.layout == "ablation" else shown.layout
+        shown = replace(shown, layout=layout, figure="credit" if shown.figure == "credit" else "")
     return shown
 
 

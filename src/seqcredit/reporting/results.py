@@ -13,9 +13,11 @@ from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
 from seqcredit.reporting.compare import counts, paired_bootstrap
 from seqcredit.reporting.evaluate import hypotheses_file, read_hypotheses
+from seqcredit.reporting.logs import history
 from seqcredit.training.runs import Run
 
 COUNTS = ".counts.gz"  # beside a cell
+CREDIT = ("credit_error", "credit_kl")  # curves over updates, where a run measured them against the exact oracle
 
 
 def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str, Any]:
@@ -33,7 +35,8 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str,
             "p": round(found.p, 4),
             "test": found.signature,
         }
-    manifest = prepared.manifest
+    manifest, log = prepared.manifest, history(run)
+    credit = {key: curve for key in CREDIT if (curve := log.curve(key))}
     return {
         **json.loads(path.read_text()),
         "command": run.about["command"],
@@ -45,6 +48,7 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str,
             "examples": {name: counts.examples for name, counts in manifest.splits.items()},
         },
         "against": compared,
+        **({"credit": credit} if credit else {}),
     }
 
 

@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 from seqcredit.errors import UserError
 from seqcredit.reporting.cells import Cell, check_alike, check_once, check_settings
 from seqcredit.reporting.compare import Scores, of_means, resampled
+from seqcredit.reporting.results import CREDIT
 
 MISSING, DIVERGED = "-", "†"
 CLOSE = 1e-3  # BLEU that is the same, but for its rounding
@@ -373,6 +374,19 @@ def entropy(cells: Sequence[Cell]) -> Table:
     return Table(["algorithm", "n", "mean", "max", "paper: mean", "paper: max"], rows, notes, best | {(0, 4)})
 
 
+def credit(cells: Sequence[Cell]) -> Table:
+    """How far a learned Q was from the exact one at its best, and the BLEU of what was trained with it."""
+    check_alike(cells)
+    check_once(cells, lambda cell: cell.name)
+    rows = []
+    for name, group in by_name(cells).items():
+        least = (Summary.of(group, lambda cell, key=key: cell.least(key)).spread() for key in CREDIT)  # type: ignore[misc]
+        bleu = Summary.of(group, lambda cell: cell.bleu)
+        rows.append([name, str(len(bleu.values)), *least, bleu.spread()])
+    notes = [_measured(cells), *_footnotes(cells, {}), "Credit error and KL: the least of all validations."]
+    return Table(["way", "n", "credit error", "KL of token targets", "test BLEU"], rows, notes)
+
+
 def markdown(table: Table) -> str:
     """As a table of Markdown, its notes as paragraphs."""
 
@@ -419,4 +433,9 @@ def csv_text(table: Table) -> str:
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"markdown": markdown, "latex": latex, "csv": csv_text}
-LAYOUTS: dict[str, Callable[[Sequence[Cell]], Table]] = {"table1": table1, "ablation": ablation, "entropy": entropy}
+LAYOUTS: dict[str, Callable[[Sequence[Cell]], Table]] = {
+    "table1": table1,
+    "ablation": ablation,
+    "entropy": entropy,
+    "credit": credit,
+}
