@@ -260,7 +260,7 @@ INTERVALS: dict[str, dict[str, Interval]] = {
     "": {"seed": SEED, "beam": FROM_1, "validation_beam": FROM_1, "longest_output": FROM_1},
     "actor": {**SIZES, "copy": ONLY_0},
     "critic": SIZES,
-    "payoff": {"precision": UP_TO_1, "falling": UP_TO_1},
+    "payoff": {"precision": UP_TO_1, "falling": UP_TO_1, "length": UP_TO_1},
     "phase.mle": EVERY_PHASE,
     "phase.raml": {**EVERY_PHASE, **PROPOSING, "weight_tau": ABOVE_0},
     "phase.soft_q": {**EVERY_PHASE, **PROPOSING, "target_rate": UP_TO_1, **SOFT_Q},

@@ -28,6 +28,7 @@ class Payoff:
     smoothing: Literal["add-one", "add-one-above-1", "floor", "exponential", "none"] = "add-one"  # bleu
     precision: float = 0.6  # linear-bleu: of unigrams, as the actor has it on validation data
     falling: float = 0.5  # linear-bleu: the precision of n-grams over that of (n-1)-grams
+    length: float = 1.0  # linear-bleu: of all outputs over that of the references; below 1, words are worth more
     scaled: bool = True  # bleu: times the reference's length, for the token rewards
     unk_matches: bool = True
     brevity: Literal["closest", "mean"] = "closest"  # bleu: the length to reach; several references let it be short
@@ -220,7 +221,7 @@ _SEED = Range("from 0 up to, but without, 2 ** 63", lambda x: 0 <= x < 2**63)
 # Every number of a recipe; a phase has the rows of all its classes.
 RANGES: dict[type, dict[str, Range]] = {
     Recipe: {"seed": _SEED, "beam": _FROM_1, "validation_beam": _FROM_1, "longest_output": _FROM_1},
-    Payoff: {"precision": _UP_TO_1, "falling": _UP_TO_1},
+    Payoff: {"precision": _UP_TO_1, "falling": _UP_TO_1, "length": _UP_TO_1},
     Model: {"embedding": _FROM_1, "hidden": _EVEN, "layers": _FROM_1, "dropout": _BELOW_1, "copy": _FROM_0},
     Phase: {
         "learning_rate": _ABOVE_0,

@@ -23,24 +23,31 @@ def linear(
     order: int,
     precision: float,
     falling: float,
+    length: float,
     scaled: bool,
 ) -> float:
     mean = sum(map(len, references)) / len(references)
-    score = min(len(words) / max(mean, 1), 1.0)
+    score = min(len(words) / max(mean, 1), 1.0) / length**2
     for n in range(1, order + 1):
         earned = clipped(words, references, n) / (precision * falling ** (n - 1))
-        score += (earned - max(len(words) - n + 1, 0)) / order / max(mean - n + 1, 1)
+        score += (earned - max(len(words) - n + 1, 0)) / order / max(length * mean - n + 1, 1)
     return score * mean if scaled else score
 
 
-@given(cases(), st.integers(1, 5), st.floats(0.1, 1), st.floats(0.1, 1), st.booleans(), st.booleans())
+shares = st.floats(0.1, 1)
+
+
+@given(cases(), st.integers(1, 5), shares, shares, shares, st.booleans(), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_every_prefix(case: Case, order: int, precision: float, falling: float, scaled: bool, unk: bool) -> None:
-    options = {"order": order, "precision": precision, "falling": falling, "scaled": scaled}
+def test_every_prefix(
+    case: Case, order: int, precision: float, falling: float, length: float, scaled: bool, unk: bool
+) -> None:
+    options = {"order": order, "precision": precision, "falling": falling, "length": length, "scaled": scaled}
     reward = LinearBleu(**options, unk_matches=unk, dtype=torch.float64)
     assert_brute_force(reward, partial(linear, **options), case, unk)
 
 
+@pytest.mark.parametrize("others", [[2, 3, 4, 5, 8, 8], [2, 3, 4, 8]], ids=["long", "short"])
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize(
     ("old", "new"),
@@ -51,12 +58,12 @@ def test_every_prefix(case: Case, order: int, precision: float, falling: float, 
         ([2, 3, 4, 9, 9, 9], [9, 3, 4, 9, 9, 9]),
     ],
 )
-def test_is_what_a_sentence_does_for_the_corpus(old: list[int], new: list[int], order: int) -> None:
+def test_is_what_a_sentence_does_for_the_corpus(old: list[int], new: list[int], order: int, others: list[int]) -> None:
     """Of 4,001 sentences one is changed: log BLEU moves by the difference of pay-offs, divided by their number.
 
     The precisions of two orders are always p and p times something; those of more are only roughly.
     """
-    reference, others = [2, 3, 4, 5, 6, 7], [2, 3, 4, 5, 8, 8]
+    reference = [2, 3, 4, 5, 6, 7]
     metric = BLEU(tokenize="none", force=True, max_ngram_order=order)
 
     def corpus(first: list[int]) -> BLEUScore:
@@ -64,7 +71,8 @@ def test_is_what_a_sentence_does_for_the_corpus(old: list[int], new: list[int], 
 
     before, after = corpus(old), corpus(new)
     falling = before.precisions[-1] / before.precisions[0]
-    reward = LinearBleu(order, before.precisions[0] / 100, falling, dtype=torch.float64)
+    length = before.sys_len / before.ref_len
+    reward = LinearBleu(order, before.precisions[0] / 100, falling, length, dtype=torch.float64)
     change = math.log(after.score / before.score) * 4001
     assert abs(change) > 0.02
     difference = last_score(reward, new, [reference]) - last_score(reward, old, [reference])

@@ -76,7 +76,9 @@ def _metric(payoff: config.Payoff, prepared: Prepared, scaled: bool) -> Reward:
                 brevity=payoff.brevity,
             )
         case "linear-bleu":
-            return LinearBleu(precision=payoff.precision, falling=payoff.falling, scaled=scaled, unk_matches=unk)
+            return LinearBleu(
+                precision=payoff.precision, falling=payoff.falling, length=payoff.length, scaled=scaled, unk_matches=unk
+            )
         case "edit":
             return EditDistance(by_length=not scaled, unk_matches=unk)
         case "hamming":
