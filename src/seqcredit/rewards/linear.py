@@ -24,8 +24,8 @@ class LinearBleu:
     """The first-order change of a corpus's log BLEU by one sentence; R(empty) = 0.
 
     After Tromble et al. (2008): with r words in the references, an n-gram earns 1 / p_n if it matches and costs 1, over
-    N (length r - n + 1), where p_n is the corpus's precision; each of the first r words earns 1 / (r length^2), by which
-    the corpus is less short. Nothing is smoothed.
+    N (length r - n + 1), where p_n is the corpus's precision; each of the first r words earns 1 / (r length^2), by
+    which the corpus is less short. Nothing is smoothed.
     """
 
     order: int = 4
