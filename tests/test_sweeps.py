@@ -55,12 +55,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_table_of_all_algorithms(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = swept("tatoeba", place, "tatoeba/seeds", "erac-without-future-entropy-1")
+    found = swept("tatoeba", place, "tatoeba-seeds", "erac-without-future-entropy-1")
     assert {*found} == {"mle-1", "erac-without-future-entropy-1"}
     assert {*found["erac-without-future-entropy-1"]["against"]} == {"mle-1"}  # of those that are there
     assert found["mle-1"]["bleu"] > 0
     capsys.readouterr()
-    results = place / "results/tatoeba/seeds"
+    results = place / "results/tatoeba-seeds"
     assert run("table", results, "--layout", "table1") == 0
     shown = capsys.readouterr().out
     row = next(line for line in shown.splitlines() if line.startswith("| MT, no input feeding | MLE |"))
@@ -73,9 +73,9 @@ def test_the_table_of_all_algorithms(place: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.slow
 def test_the_ablation_and_the_temperature(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = ("table3-smoothing-0.001-target_rate-0.1-1", "temperature-tau-0.02-1")
-    found = swept("tatoeba-ablation", place, "tatoeba/ablation", *wanted)
+    found = swept("tatoeba-ablation", place, "tatoeba-ablation", *wanted)
     assert {*found} == {*wanted, "mle-1"}
-    results = place / "results/tatoeba/ablation"
+    results = place / "results/tatoeba-ablation"
     capsys.readouterr()
     assert run("table", results / f"{wanted[0]}.json", "--layout", "ablation") == 0
     assert f"{found[wanted[0]]['validation']['actor_critic']:.2f}" in capsys.readouterr().out
@@ -85,9 +85,9 @@ def test_the_ablation_and_the_temperature(place: Path, capsys: pytest.CaptureFix
 
 @pytest.mark.slow
 def test_captions(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = swept("flickr8k", place, "flickr8k/seeds", "erac-1")
+    found = swept("flickr8k", place, "flickr8k-seeds", "erac-1")
     capsys.readouterr()
-    assert run("table", place / "results/flickr8k/seeds") == 0
+    assert run("table", place / "results/flickr8k-seeds") == 0
     shown = capsys.readouterr().out
     for name in ("mle-1", "erac-1"):
         assert f"{found[name]['bleu']:.2f}" in shown
