@@ -416,6 +416,7 @@ MUTANTS = [
     Mutant("rewards/linear.py", "* wanted - orders).clamp", "* wanted + orders).clamp"),
     Mutant("rewards/linear.py", "wanted.clamp(min=1)).clamp(max=1)", "wanted.clamp(min=1))"),
     Mutant("rewards/linear.py", "/ self.length**2", "* self.length**2"),
+    Mutant("training/trainer.py", "left / (left + 1)", "left / (left + 2)"),
     Mutant("models/critic.py", "(mask & there.unsqueeze(-1))", "mask"),
     Mutant("models/critic.py", "there / there.sum(1, keepdim=True)", "there / there.shape[1]"),
     Mutant(INSPECTION, "end = row.index(EOS) + 1", "end = row.index(EOS)"),

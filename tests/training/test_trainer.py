@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
+from seqcredit.training.learner import Learner
 from seqcredit.training.runs import Run, log_entries
 from seqcredit.training.trainer import Trainer
 
@@ -50,6 +51,7 @@ learning_rate = 0.001
 epochs = 2
 batch_size = 30
 validate_every = 5
+anneal = true
 target_rate = 0.1
 """
 
@@ -138,6 +140,28 @@ def test_the_best_weights_are_kept_not_the_last(data: Path, prepared: Prepared, 
     assert not same(final(run), seen[2])
     rates = [entry["rate"] for entry in without_times(run) if entry["event"] == "validation"]
     assert rates == [1.0, 1.0, 0.5]
+
+
+def test_annealing_is_a_straight_line_below_what_decay_leaves(
+    data: Path, prepared: Prepared, tmp_path: Path, monkeypatch
+) -> None:
+    """Four epochs of 8 updates, the second no better: 3/4, 2/4 and half of it, half of 1/4, and nothing is left."""
+    changes = ("phase.1.epochs=4", "phase.1.anneal=true")
+    run = make(tmp_path / "run", data, *changes, text=RECIPE.split('[[phase]]\nobjective = "critic"')[0])
+    scores, used = iter([10.0, 5.0, 15.0, 20.0]), []
+    monkeypatch.setattr(Trainer, "judge", lambda self: ("bleu", next(scores)))
+    step = Learner.update
+
+    def update(self: Learner, *given: object) -> object:
+        used.append(self.optimizers["actor"].param_groups[0]["lr"])
+        return step(self, *given)
+
+    monkeypatch.setattr(Learner, "update", update)
+    Trainer(run, prepared, quiet).train()
+    rates = [entry["rate"] for entry in without_times(run) if entry["event"] == "validation"]
+    assert rates == pytest.approx([3 / 4, 1 / 4, 1 / 8, 0])
+    line = [0.5 * (1 - n / 32) for n in range(32)]
+    assert used == pytest.approx(line[:16] + [rate / 2 for rate in line[16:]])
 
 
 def command(*words: object) -> list[str]:

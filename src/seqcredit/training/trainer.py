@@ -149,6 +149,7 @@ class Trainer:
             self._update(batches, progress.batch)
             progress.batch += 1
             progress.updates += 1
+            self._anneal(phase.epochs * len(batches) - progress.updates)
             progress.seconds += time.monotonic() - started
             self._report(len(batches))
             if phase.validate_every and progress.updates % phase.validate_every == 0:
@@ -243,9 +244,15 @@ class Trainer:
         entry = {"event": "validation", "phase": phase.name, "epoch": progress.epoch, "updates": progress.updates}
         figures = {kind: round(abs(score), 4), **self.credit}
         self.log.write({**entry, **figures, "improved": improved, "rate": progress.rate})
-        mark = "best so far" if improved else f"no better, learning rate x {phase.decay:g}"
+        slower = "" if phase.decay == 1 else f", learning rate x {phase.decay:g}"
+        mark = "best so far" if improved else f"no better{slower}"
         said = ", ".join(f"{watch.VALIDATED.get(key, key)} {value:.4g}" for key, value in figures.items())
         self.say(f"{phase.name}: after {progress.updates:,} updates validation {said}, {mark}")
+
+    def _anneal(self, left: int) -> None:
+        """A straight line down to 0, from wherever decay has brought the rate."""
+        if self.phase.anneal:
+            self._slow_down(left / (left + 1), TRAINS[self.objective(self.phase)][:1])
 
     def _slow_down(self, factor: float, names: tuple[str, ...]) -> None:
         self.progress.rate *= factor
