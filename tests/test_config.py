@@ -253,6 +253,7 @@ CRITIC = {
     "samples": FROM_1,
     "extra_length": FROM_0,
     "longest_sample": FROM_1,
+    "exact_eos": NOT_NEGATIVE,
     "exact": FROM_0,
 }
 SOFT_Q = {"steps": FROM_1, "exact_eos": NOT_NEGATIVE, "exact": ONLY_0}

@@ -127,6 +127,7 @@ class Critic(Phase):
     extra_length: int = 5  # a sample's bound, eos included: this much over the longest reference of the batch
     longest_sample: int = 50  # and at the most this
     judged_by: Literal["return_error", "td"] = "return_error"  # of a critic alone: against what really followed, or TD
+    exact_eos: float = 0.0  # weight of the squared error of Q(eos) at every prefix, where the truth is known
     exact: int = 0  # short validation sentences to compare Q with rollouts of the actor on
 
 
@@ -245,6 +246,7 @@ RANGES: dict[type, dict[str, Range]] = {
         "samples": _FROM_1,
         "extra_length": _FROM_0,
         "longest_sample": _FROM_1,
+        "exact_eos": _NOT_NEGATIVE,
         "exact": _FROM_0,
     },
     ActorCritic: {"mle_weight": _NOT_NEGATIVE, "critic_learning_rate": _NOT_NEGATIVE, "critic_clip": _ABOVE_0},

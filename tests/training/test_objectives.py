@@ -13,9 +13,10 @@ from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import repeat
+from seqcredit.models.search import sample
 from seqcredit.rewards import Bleu, OnlyFinished
 from seqcredit.training.objectives import OBJECTIVES, Outcome, Payoffs, _diversity, _proposals, repeated_bigrams
-from seqcredit.types import Batch, pad, pad_references, token_mask
+from seqcredit.types import EOS, Batch, pad, pad_references, token_mask
 
 V = 9
 BATCH = Batch(
@@ -200,18 +201,43 @@ def test_every_setting_of_the_critic_matters() -> None:
     assert critic_loss(tau=0.5, extra_length=0, bound_value="free") != critic_loss(tau=0.5, extra_length=0)
 
 
+@pytest.mark.parametrize("kind", ["critic", "actor_critic"])
+def test_a_critic_learns_what_eos_is_worth_at_every_prefix(kind: str) -> None:
+    """The critic says 3 of eos and 0 of words. Eos adds nothing to BLEU, but all of it if BLEU comes at the end."""
+    nets = models(dropout=0.0)
+    nets["critic"].readout.weight.data.zero_()
+    nets["critic"].readout.bias.data.zero_()[EOS] = 3.0
+    made = {"critic": config.Critic, "actor_critic": config.ActorCritic}[kind]
+    plain, taught = (made("c", 0.1, tau=0.0, samples=1, extra_length=2, exact_eos=w) for w in (0.0, 0.7))
+    losses_of = [run(kind, phase, nets).losses["critic"] for phase in (plain, taught)]
+    sums = run(kind, taught, nets).sums
+    states = int(sums["eos_error"][1])
+    assert states > 4
+    torch.testing.assert_close(sums["eos_error"][0], torch.tensor(9.0 * states))
+    torch.testing.assert_close(losses_of[1] - losses_of[0], torch.tensor(0.7 * 9.0 * states / 4))
+
+    late = OnlyFinished(Bleu(scaled=True))
+    found = OBJECTIVES[kind](nets, BATCH, taught, Payoffs(late, late), noise())
+    tokens = drawn(nets, 5 + 2)
+    worth = Bleu(scaled=True).prefix_scores(tokens, BATCH.references)[:, :-1]
+    expected = (3 - worth).square().masked_fill(~token_mask(tokens), 0).sum()
+    torch.testing.assert_close(found.sums["eos_error"][0], expected)
+
+
+def drawn(nets: dict[str, Any], bound: int) -> torch.Tensor:
+    """The samples of an objective."""
+    several = noise()
+    masks = nets["actor"].masks(bound, several)
+    return sample(nets["actor"], nets["actor"].encode(BATCH.source), bound, several.uniform(bound), masks)
+
+
 def test_returns_are_what_really_followed() -> None:
     """Without entropy, the error of a critic that says 0 everywhere is the mean square of rewards to come."""
     nets = models(dropout=0.0)
     nets["critic"].readout.weight.data.zero_()
     nets["critic"].readout.bias.data.zero_()
     outcome = run("critic", config.Critic("c", 0.1, tau=0.0, samples=1, extra_length=2), nets)
-    from seqcredit.models.search import sample
-
-    several = noise()
-    bound = 5 + 2
-    masks = nets["actor"].masks(bound, several)
-    tokens = sample(nets["actor"], nets["actor"].encode(BATCH.source), bound, several.uniform(bound), masks)
+    tokens = drawn(nets, 5 + 2)
     scores = Bleu(scaled=True).prefix_scores(tokens, BATCH.references)
     to_come = (scores[:, -1:] - scores[:, :-1]) * token_mask(tokens)
     torch.testing.assert_close(outcome.sums["return_error"][0], to_come.square().sum())

@@ -42,9 +42,11 @@ PHASES = {
     "critic, released": config.Critic(
         "critic", 1.0, td_form="half", smoothing_form="mean", bound_value="free", smoothing=0.3, extra_length=0
     ),
+    "critic, exact eos": config.Critic("critic", 1.0, tau=0.3, exact_eos=0.7, **JOINT),
     "Actor-Critic": config.ActorCritic("ac", 1.0, tau=0.0, **JOINT),
     "ERAC": config.ActorCritic("erac", 1.0, tau=0.3, **JOINT),
     "ERAC without future entropy": config.ActorCritic("erac", 1.0, tau=0.3, future_entropy=False, **JOINT),
+    "ERAC, exact eos": config.ActorCritic("erac", 1.0, tau=0.3, exact_eos=0.7, **JOINT),
     "ERAC, normalised": config.ActorCritic("erac", 1.0, tau=0.3, entropy_form="normalised", mle_weight=0.0),
 }
 

@@ -115,6 +115,7 @@ class Rollout(NamedTuple):
     references: Int[Tensor, "B R L"]
     forced: Bool[Tensor, "B T"]
     scores: Float[Tensor, "B T+1"]  # R of every prefix
+    ends: Float[Tensor, "B T"] | None  # what eos would add to it, if anybody asks
     actor: Scores
     target: Scores
     reference: Scores  # the actor's, along the first reference; without rows if nobody asks for it
@@ -275,12 +276,13 @@ def _rollout(
         drawn, known = _features(actor, memory, (tokens, also), (masks, masks_too), phase.samples)
     with torch.no_grad(), part("reward"):
         scores = payoffs.reward.prefix_scores(tokens, references)
+        ends = (finished_scores(payoffs.reward, tokens, references) - scores)[:, :-1] if phase.exact_eos else None
     with torch.no_grad(), part("target"):
         judged = target.features(target.encode(references), tokens)
     logits, target_q, likelihood = (
         Scores(f, m.readout, phase.fused) for f, m in ((drawn, actor), (judged, target), (known, actor))
     )
-    return Rollout(tokens, references, at_bound(tokens, bound), scores, logits, target_q, likelihood)
+    return Rollout(tokens, references, at_bound(tokens, bound), scores, ends, logits, target_q, likelihood)
 
 
 def _features(
@@ -342,6 +344,11 @@ def _critic_loss(
         "unknown": ((tokens == UNK).sum(), words.sum()),
         **_bleu_counts(tokens, rollout.references),
     }
+    if rollout.ends is not None:
+        with part("critic"):
+            error = scoring.terminal_error(q, tokens, rollout.ends)
+        watched["eos_error"] = (error.detach(), real.sum())
+        loss = loss + phase.exact_eos * error
     return loss / noise.total / phase.samples, watched
 
 
