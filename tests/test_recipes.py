@@ -128,7 +128,7 @@ FOLDERS = {
     "iwslt14": Folder(FIVE | FEEDING | {"erac-without-future-entropy", "erac-2x512"}, "paper", 256),
     "multi30k": Folder(FIVE, "default", 256, dropout=0.5, epochs=24),
     "multi30k-small": Folder({"mle", "raml", "vaml"}, "default", 128, 12),
-    "tatoeba": Folder(FIVE | {"mle-continued", "erac-without-future-entropy"}, "default", 128, 8),
+    "tatoeba": Folder(FIVE | {"mle-continued", "erac-without-future-entropy", "erac-exact-eos"}, "default", 128, 8),
 }
 CELLS = [(folder, stem) for folder, about in FOLDERS.items() for stem in sorted(about.stems)]
 PHASES = {
@@ -234,6 +234,11 @@ def test_without_future_entropy_is_erac_but_for_that(folder: str) -> None:
     assert all(phase.future_entropy for phase in critics(erac))
 
 
+def test_exact_eos_is_erac_but_for_that() -> None:
+    exact, erac = recipe("tatoeba", "erac-exact-eos"), recipe("tatoeba", "erac")
+    assert replace(erac, name="ERAC, exact eos", phase=changed(erac, exact_eos=1.0)) == exact
+
+
 def critics(loaded: Recipe) -> list[Critic]:
     return [phase for phase in loaded.phase if isinstance(phase, Critic)]
 
@@ -337,16 +342,15 @@ def test_a_captioning_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     loaded = recipe(folder, stem)
     assert {path.stem for path in (RECIPES / folder).glob("*.toml")} == stems
     paper = folder == "coco"
-    judged = not paper and stem in {"ac", "erac"}  # there one caption is too little to be judged by
-    payoff = Payoff(references="all", unk_matches=False, brevity="mean") if judged else Payoff(references="own")
-    assert (loaded.fidelity, loaded.data, loaded.payoff) == (fidelity, "", payoff)
+    assert (loaded.fidelity, loaded.data, loaded.payoff) == (fidelity, "", Payoff(references="own"))
     assert loaded.actor == Model(512, 512, 1, "none", False, 0.3 if paper else 0.5)
     if algorithm(stem) in {"vaml", "ac", "erac"}:
         width, attention = 512 if paper else 256, "mlp" if paper and stem != "vaml" else "dot"
         assert loaded.critic == Model(width, width, 1, attention, False, 0.1 if stem == "vaml" else 0.0)
     for phase in loaded.phase:
         actor = OBJECTIVES[type(phase)] not in {"soft_q", "critic"}
-        assert (phase.clip, phase.decay) == (1.0 if actor else 5.0, 0.5)
+        assert (phase.clip, phase.decay) == (1.0 if actor else 5.0, 1.0 if phase.anneal else 0.5)
+        assert phase.anneal == (not paper and phase.name in {"actor_critic", "continued"})
         assert getattr(phase, "critic_clip", 5.0) == 5.0
     words = shlex.split((RECIPES / folder / f"{stem}.toml").read_text().splitlines()[0].split(": seqcredit ")[1])
     options = parser().parse_args(words)
@@ -376,7 +380,7 @@ def test_ac_and_erac_for_captions_are_the_papers(stem: str, number: int) -> None
 @pytest.mark.parametrize("folder", CAPTIONING)
 def test_ac_for_captions_is_erac_without_entropy(folder: str) -> None:
     ac, erac = recipe(folder, "ac"), recipe(folder, "erac")
-    assert all(phase.tau == {"coco": 0.01, "flickr8k": 0.002}[folder] for phase in critics(erac))
+    assert all(phase.tau == 0.01 for phase in critics(erac))
     assert replace(erac, name="AC", phase=changed(erac, tau=0.0)) == ac
     assert recipe(folder, "mle").phase == erac.phase[:1]
 
