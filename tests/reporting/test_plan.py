@@ -2,6 +2,7 @@
 
 import json
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -225,11 +226,21 @@ def test_a_record_of_another_command_is_not_taken_for_it() -> None:
     record = Path("results/mle-1.json")
     record.write_text(json.dumps({"command": "seqcredit train mle.toml --seed 1 --threads 1"}))
     assert planned(cell("mle"))
-    with pytest.raises(UserError, match="recorded from another command than mle-1 has"):
+    with pytest.raises(UserError, match="has other settings than mle-1 has now"):
         planned(cell("mle", rest='set = ["phase.1.epochs=4"]'))
     record.write_text("{")
     with pytest.raises(UserError, match="cannot be read as JSON"):
         planned(cell("mle"))
+
+
+def test_a_record_is_known_by_its_settings_however_it_was_made() -> None:
+    Path("results").mkdir()
+    recipe = planned(cell("mle")).cells["mle-1"].recipe
+    kept = {"command": "seqcredit train elsewhere.toml", "settings": tomllib.loads(config.resolved(recipe))}
+    Path("results/mle-1.json").write_text(json.dumps(kept))
+    assert planned(cell("mle"))
+    with pytest.raises(UserError, match="has other settings than mle-1 has now"):
+        planned(cell("mle", rest='set = ["phase.1.clip=4.0"]'))
 
 
 # The sweeps that come along.

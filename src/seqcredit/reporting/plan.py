@@ -299,14 +299,20 @@ def check_same(plan: Plan, cell: Cell) -> None:
             raise UserError(
                 f"{folder} was made with other {what} than {cell.id} has now; rename the cell, or remove the folder."
             )
-    if record.exists():
-        command = _json(record)["command"]
-        asked = {key: sorted(_option(command, f"--{key}")) for key in ("set", "seed", "until")}
-        mine = {"set": sorted(cell.overrides), "seed": [str(cell.seed)], "until": [cell.until] if cell.until else []}
-        if asked != mine:
-            raise UserError(
-                f"{record} was recorded from another command than {cell.id} has; rename the cell, or remove the file."
-            )
+    if record.exists() and not _records(_json(record), cell):
+        raise UserError(f"{record} has other settings than {cell.id} has now; rename the cell, or remove the file.")
+
+
+def _records(kept: Mapping[str, Any], cell: Cell) -> bool:
+    """Whether a record is of a cell: by its settings, or where it has none by its command."""
+    if "settings" in kept:
+        return config.parse(kept["settings"], cell.id) == cell.recipe
+    asked = {key: sorted(_option(kept["command"], f"--{key}")) for key in ("set", "seed", "until")}
+    return asked == {
+        "set": sorted(cell.overrides),
+        "seed": [str(cell.seed)],
+        "until": [cell.until] if cell.until else [],
+    }
 
 
 def _option(command: str, option: str) -> list[str]:
