@@ -382,7 +382,8 @@ MUTANTS = [
     Mutant(LOGS, 'kept[first - 1]["total"] >= total', 'kept[first - 1]["total"] > total'),
     # Sweeps: runs of other settings, circles, times, what is done, locks
     Mutant(PLAN, "if there != cell.recipe or begun != start:", "if there != cell.recipe:"),
-    Mutant(PLAN, "        if asked != mine:", "        if False:"),
+    Mutant(PLAN, 'return config.parse(kept["settings"], cell.id) == cell.recipe', "return True"),
+    Mutant(PLAN, "    return asked == {", "    return True or asked == {"),
     Mutant(PLAN, "if len(plan.taken(cell)) == len(cell.recipe.phase):", "if False:"),
     Mutant(PLAN, "end if ends.count(end) == 1 else", "end if ends.count(end) >= 1 else"),
     Mutant(PLAN, "    if at is not None:\n        round_", "    if False:\n        round_"),
