@@ -150,7 +150,7 @@ def test_published_cells_are_judged_as_sacrebleu_judged_them(capsys: pytest.Capt
         ([ROOT / "results"], "do not belong together"),
         ([ROOT / "results" / "tatoeba", "--baseline", "none"], "there is none among the rows"),
         ([ROOT / "results" / "tatoeba", "--layout", "entropy"], "both are ERAC with seed 1"),
-        ([ROOT / "results" / "tatoeba", "--layout", "ablation"], "has tau = 0.02 and"),
+        ([ROOT / "results" / "tatoeba", "--layout", "ablation"], "has learning_rate = 0.0002 and"),
         ([ROOT / "results" / "tatoeba" / "mle-1.json", "--layout", "ablation"], "no cell of ERAC"),
         ([ROOT / "results" / "tatoeba", "--layout", "table1", "--baseline", "AC"], "is for --layout plain"),
         ([ROOT / "nowhere"], "There is no cell"),
