@@ -96,6 +96,31 @@ def test_the_readme_says_what_was_measured(cell: str, row: str) -> None:
             assert f"{found['bleu'] - other['bleu']:+.2f}, p = {other['p']:.3f}" in line
 
 
+CAPTIONED = {
+    "mle": "MLE",
+    "mle-continued": "MLE trained on",
+    "raml": "RAML",
+    "vaml": "VAML",
+    "ac": "AC",
+    "erac": "ERAC",
+}
+
+
+@pytest.mark.parametrize("cell", CAPTIONED)
+def test_the_readme_says_what_was_measured_of_captions(cell: str) -> None:
+    greedy, beam = (json.loads((RESULTS / f"flickr8k{how}" / f"{cell}-1.json").read_text()) for how in ("-greedy", ""))
+    table = (RESULTS.parent / "README.md").read_text().split("\nFlickr8k")[1].split("\nAll figures")[0]
+    (line,) = [line for line in table.splitlines() if line.startswith(f"| {CAPTIONED[cell]} | ")]
+    differences = [
+        f"{greedy['bleu'] - greedy['against'][name]['bleu']:+.2f}, p = {greedy['against'][name]['p']:.3f}"
+        if name in greedy["against"]
+        else ""
+        for name in ("mle-1", "mle-continued-1")
+    ]
+    figures = [f"{greedy['bleu']:.2f}", *differences, f"{beam['bleu']:.2f}"]
+    assert line == f"| {CAPTIONED[cell]} | {' | '.join(figures)} |".replace("|  |", "| |").replace("|  |", "| |")
+
+
 def test_a_cell_has_the_counts_of_its_sentences(tmp_path: Path) -> None:
     prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
     said = [[], *spoilt(prepared, 0.3, 1)[1:]]
