@@ -91,7 +91,9 @@ def test_figures_of_the_committed_report_are_those_of_the_cells() -> None:
         for one, other, row, head in pairs:
             assert row[head] == f"{means[one] - means[other]:+.2f}"
             kept = {c["bleu"]: c["against"] for p, c in cells if p.stem == f"{one}-1"}
-            known = [k["p"] for k in next(iter(kept.values())).values() if abs(k["bleu"] - means[other]) < 1e-3]
+            others = {f"{name}-1" for name in names} - {f"{other}-1"}  # two rows may have the same BLEU
+            judges = {name: k for name, k in next(iter(kept.values())).items() if name not in others}
+            known = [k["p"] for k in judges.values() if abs(k["bleu"] - means[other]) < 1e-3]
             if known and len(kept) == 1:
                 judged += 1
                 assert row["p"] == f"{known[0]:.3f}"
