@@ -135,7 +135,7 @@ def curves(histories: "Mapping[str, History]", path: Path) -> None:
 
 
 def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
-    """Distance of learned credit from the exact one over updates, a panel a measure and a line a run."""
+    """Distance of learned credit from the exact one over updates: a panel a measure, a line a run."""
     from seqcredit.reporting.logs import CURVES
     from seqcredit.reporting.results import CREDIT
 
@@ -150,8 +150,10 @@ def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
         for cell in cells:
             if found := cell.curve(key):
                 panel.plot(*zip(*found, strict=True), **_style(names.index(cell.name)), lw=1.2)
-        panel.set(title=CURVES[key], xlabel="updates", ylim=(0, None))
-        panel.grid(alpha=0.3)
+        panel.set(title=CURVES[key], xlabel="updates", yscale="log")
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        panel.yaxis.set_minor_formatter(lambda value, _: "")
+        panel.grid(alpha=0.3, which="both")
     lines = [_pyplot().Line2D([], [], **_style(number), label=name) for number, name in enumerate(names)]
     figure.legend(handles=lines, loc="outside lower center", ncols=min(5, len(lines)), frameon=False)
     _save(figure, path)
