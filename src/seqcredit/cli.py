@@ -118,7 +118,7 @@ def parser() -> Parser:
     made.add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help=about)
     made.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
     made.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
-    about = "plain (default), or a table of the paper: table1, ablation, entropy"
+    about = "plain (default), a table of the paper (table1, ablation, entropy), or credit errors"
     made.add_argument(
         "--layout", choices=("plain", "table1", "ablation", "entropy", "credit"), default="plain", help=about
     )
