@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqcredit.rewards.ngrams import counts_in, matched, occurrences
+from seqcredit.rewards.ngrams import matches
 from seqcredit.rewards.prefixes import (
     check,
     ended,
@@ -52,19 +52,18 @@ class Bleu:
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """BLEU of the first 0, 1, ..., T tokens."""
         words = hypothesis_words(tokens, self.unk_matches)
-        known = counts_in(words, reference_words(references), self.order).amax(2)
-        matches = prefix_sums(matched(occurrences(words, self.order), known))  # (N, B, T+1)
+        right = prefix_sums(matches(words, reference_words(references), self.order))  # (N, B, T+1)
         size = prefix_lengths(tokens)
         orders = torch.arange(self.order, device=tokens.device).int()
         totals = (size - orders[:, None, None]).clamp(min=0)
 
         dtype = real_dtype(self.dtype)
-        log_mean = self._log_mean(self._precisions(matches, totals, dtype), totals)
+        log_mean = self._log_mean(self._precisions(right, totals, dtype), totals)
         wanted = mean_length(references, dtype) if self.brevity == "mean" else _closest_length(size, references)
         log_brevity = (1 - wanted / size.clamp(min=1).to(dtype)).clamp(max=0)
         if not self.unfinished_brevity:
             log_brevity = log_brevity.masked_fill(~ended(tokens), 0)
-        without = size == 0 if self.smoothing == "add-one" else matches[0] == 0
+        without = size == 0 if self.smoothing == "add-one" else right[0] == 0
         scores = (log_mean + log_brevity).exp().masked_fill(without, 0)
         return scores * mean_length(references, dtype) if self.scaled else scores
 
@@ -109,8 +108,7 @@ def corpus_counts(
     The hypotheses' length is the total of their unigrams. Unknown words match unknown words.
     """
     words = hypothesis_words(tokens, unk_matches=True)
-    known = counts_in(words, reference_words(references), order).amax(2)
     size = prefix_lengths(tokens)
     totals = (size[:, -1] - torch.arange(order, device=size.device).unsqueeze(1)).clamp(min=0)  # (N, B)
     closest = _closest_length(size, references)[:, -1]
-    return matched(occurrences(words, order), known).sum((1, 2)), totals.sum(1), closest.sum()
+    return matches(words, reference_words(references), order).sum((1, 2)), totals.sum(1), closest.sum()

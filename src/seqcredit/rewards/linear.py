@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqcredit.rewards.ngrams import counts_in, matched, occurrences
+from seqcredit.rewards.ngrams import matches
 from seqcredit.rewards.prefixes import (
     check,
     hypothesis_words,
@@ -45,13 +45,12 @@ class LinearBleu:
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """Linear BLEU of the first 0, 1, ..., T tokens."""
         words = hypothesis_words(tokens, self.unk_matches)
-        known = counts_in(words, reference_words(references), self.order).amax(2)
-        matches = prefix_sums(matched(occurrences(words, self.order), known))  # (N, B, T+1)
+        right = prefix_sums(matches(words, reference_words(references), self.order))  # (N, B, T+1)
         dtype = real_dtype(self.dtype)
         size, wanted = prefix_lengths(tokens), mean_length(references, dtype)
         orders = torch.arange(self.order, device=tokens.device)[:, None, None]
         precisions = self.precision * self.falling ** orders.to(dtype)
-        gained = (matches / precisions - (size - orders).clamp(min=0)) / (self.length * wanted - orders).clamp(min=1)
+        gained = (right / precisions - (size - orders).clamp(min=0)) / (self.length * wanted - orders).clamp(min=1)
         reached = (size / wanted.clamp(min=1)).clamp(max=1) / self.length**2
         scores = ordered_sum(gained, 0) / self.order + reached
         return scores * wanted if self.scaled else scores

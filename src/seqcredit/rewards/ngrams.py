@@ -28,6 +28,11 @@ def matched(nth: Int[Tensor, "*P"], counts: Int[Tensor, "*Q"]) -> Bool[Tensor, "
     return nth.clamp(min=1) <= counts
 
 
+def matches(words: Int[Tensor, "B T"], references: Int[Tensor, "B R L"], order: int) -> Bool[Tensor, "N B T"]:
+    """Where an n-gram ends that some reference has as often, for n = 1 .. order: what BLEU counts."""
+    return matched(occurrences(words, order), counts_in(words, references, order).amax(2))
+
+
 def _count_equal(equal: Bool[Tensor, "*R L T B"], order: int) -> Int[Tensor, "N *R T B"]:
     """From equal words to the number of equal n-grams, for n = 1 .. order."""
     length, width = equal.shape[-3:-1]
