@@ -124,11 +124,12 @@ class Folder(NamedTuple):
 
 FIVE = {"mle", "raml", "vaml", "ac", "erac"}
 FEEDING = {f"{stem}-feeding" for stem in FIVE}
+FROM_MLE = {"mle-continued", "raml-from-mle", "vaml-from-mle"}
 FOLDERS = {
     "iwslt14": Folder(FIVE | FEEDING | {"erac-without-future-entropy", "erac-2x512"}, "paper", 256),
     "multi30k": Folder(FIVE, "default", 256, dropout=0.5, epochs=24),
     "multi30k-small": Folder({"mle", "raml", "vaml"}, "default", 128, 12),
-    "tatoeba": Folder(FIVE | {"mle-continued", "erac-without-future-entropy", "erac-exact-eos"}, "default", 128, 8),
+    "tatoeba": Folder(FIVE | FROM_MLE | {"erac-without-future-entropy", "erac-exact-eos"}, "default", 128, 8),
 }
 CELLS = [(folder, stem) for folder, about in FOLDERS.items() for stem in sorted(about.stems)]
 PHASES = {
@@ -184,10 +185,11 @@ def test_a_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     assert loaded.actor.input_feeding == stem.endswith(("feeding", "2x512"))
     assert (loaded.actor.attention, loaded.actor.dropout) == ("dot", about.dropout)
     kinds = [OBJECTIVES[type(phase)] for phase in loaded.phase]
-    assert kinds == (["mle", "mle"] if stem == "mle-continued" else phases)
+    assert kinds == (["mle", *phases] if stem in FROM_MLE else phases)
     for phase in loaded.phase:
         assert phase.clip == 5.0
-        assert phase.decay == 0.5
+        assert phase.decay == (1.0 if phase.anneal else 0.5)
+        assert phase.anneal == (stem.endswith("from-mle") and phase.name != "mle")
 
 
 @pytest.mark.parametrize(("folder", "stem"), CELLS)

@@ -60,11 +60,17 @@ class Phase:
     batch_size: int = 50  # pairs; pictures, each with all of its captions
     clip: float = 5.0  # global gradient norm, of each network
     epochs: int = 30  # at the most
+    updates: int = 0  # at the most; 0 is as many as the epochs have
     decay: float = 0.5  # factor of the learning rate when validation does not improve
     decays: int = 6  # then stop
     anneal: bool = False  # besides, the learning rate falls in a straight line, to 0 after the last epoch
     validate_every: int = 0  # updates; 0 is once an epoch
     fused: bool = True  # the fast path of the losses; the specification is slower and the same
+
+    def lengths(self, batches: int) -> list[int]:
+        """Updates of every epoch, the last one cut where `updates` ends it."""
+        most = min(self.epochs * batches, self.updates or self.epochs * batches)
+        return [min(batches, most - done) for done in range(0, most, batches)]
 
 
 @dataclass(frozen=True)
@@ -231,6 +237,7 @@ RANGES: dict[type, dict[str, Range]] = {
         "batch_size": _FROM_1,
         "clip": _ABOVE_0,
         "epochs": _FROM_0,
+        "updates": _FROM_0,
         "decay": _UP_TO_1,
         "decays": _FROM_0,
         "validate_every": _FROM_0,

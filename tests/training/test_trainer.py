@@ -164,6 +164,29 @@ def test_annealing_is_a_straight_line_below_what_decay_leaves(
     assert used == pytest.approx(line[:16] + [rate / 2 for rate in line[16:]])
 
 
+def test_updates_end_a_phase_within_an_epoch_and_annealing_with_it(
+    data: Path, prepared: Prepared, tmp_path: Path, monkeypatch
+) -> None:
+    """Epochs of 8 updates, cut after 12: validated after 8 and at the end, where nothing of the rate is left."""
+    changes = ("phase.1.epochs=4", "phase.1.updates=12", "phase.1.anneal=true")
+    run = make(tmp_path / "run", data, *changes, text=RECIPE.split('[[phase]]\nobjective = "critic"')[0])
+    said: list[str] = []
+    trainer = Trainer(run, prepared, said.append, log_every=4)
+    trainer.train()
+    assert said[0].startswith("mle: at most 12 updates, sgd 0.5, ")
+    assert [text.split(",")[0:2] for text in said if "epoch" in text][-1] == ["mle: epoch 2/2", " 4/4"]
+    validated = [entry for entry in without_times(run) if entry["event"] == "validation"]
+    assert [(entry["updates"], entry["rate"]) for entry in validated] == [(8, pytest.approx(4 / 12)), (12, 0)]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "updates", "lengths"),
+    [(2, 0, [8, 8]), (2, 8, [8]), (2, 9, [8, 1]), (2, 16, [8, 8]), (2, 99, [8, 8]), (0, 5, []), (3, 2, [2])],
+)
+def test_the_length_of_every_epoch(epochs: int, updates: int, lengths: list[int]) -> None:
+    assert config.Mle("mle", 0.1, epochs=epochs, updates=updates).lengths(8) == lengths
+
+
 def command(*words: object) -> list[str]:
     return [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
 

@@ -33,7 +33,7 @@ ALIKE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "metric signatures": lambda figures: figures.get("bleu_signature"),
 }
 # Keys of an actor-critic phase that say how long and how fast it is trained, but not what.
-BUDGET = ("name", "epochs", "decays", "decay", "validate_every", "fused")
+BUDGET = ("name", "epochs", "updates", "decays", "decay", "validate_every", "fused")
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Rates:
         """Updates of a phase: as many as like runs had, otherwise as many as there can be at the most."""
         finished = [pace.updates for pace in self.known.get((recipe, phase.name), {}).values() if pace.finished]
         an_epoch = self.updates_an_epoch(phase)
-        most = None if an_epoch is None else phase.epochs * an_epoch
+        most = None if an_epoch is None else sum(phase.lengths(an_epoch))
         if not finished:
             return most
         mean = round(statistics.mean(finished))

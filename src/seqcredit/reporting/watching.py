@@ -83,7 +83,7 @@ def _line(run: Run, past: History, now: float) -> str:
     rates = [entry["rate"] for entry in mine if "rate" in entry]
     parts += [f"learning rate {phase.learning_rate * rates[-1]:.3g}"] if rates else []
     if speed and batches:
-        left = max(0, phase.epochs * batches - last["updates"]) / speed
+        left = max(0, sum(phase.lengths(batches)) - last["updates"]) / speed
         parts.append(f"phase at most {duration(left)} left")
     diverged = sum(entry["event"] == "diverged" for entry in past.entries)
     parts += [f"divergences: {diverged}"] if diverged else []

@@ -137,21 +137,26 @@ class Trainer:
         progress, phase = self.progress, self.phase
         if progress.updates == 0 and self.objective(phase) == "actor_critic":
             self._validate()
-        while progress.epoch < phase.epochs and progress.decays <= phase.decays:
-            self._run_epoch(phase)
+        lengths = self._lengths(phase)
+        while progress.epoch < len(lengths) and progress.decays <= phase.decays:
+            self._run_epoch(phase, lengths)
         self._end_phase()
 
-    def _run_epoch(self, phase: config.Phase) -> None:
+    def _lengths(self, phase: config.Phase) -> list[int]:
+        return phase.lengths(len(epoch_batches(self.train_split, phase.batch_size, self.recipe.seed, 0)))
+
+    def _run_epoch(self, phase: config.Phase, lengths: Sequence[int]) -> None:
         progress = self.progress
         batches = epoch_batches(self.train_split, phase.batch_size, self.recipe.seed, progress.epoch)
+        batches = batches[: lengths[progress.epoch]]
         while progress.batch < len(batches):
             started = time.monotonic()
             self._update(batches, progress.batch)
             progress.batch += 1
             progress.updates += 1
-            self._anneal(phase.epochs * len(batches) - progress.updates)
+            self._anneal(sum(lengths) - progress.updates)
             progress.seconds += time.monotonic() - started
-            self._report(len(batches))
+            self._report(lengths)
             if phase.validate_every and progress.updates % phase.validate_every == 0:
                 self._validate()
                 if progress.decays > phase.decays:
@@ -193,9 +198,11 @@ class Trainer:
         batches = epoch_batches(self.train_split, phase.batch_size, self.recipe.seed, 0)
         padding = padding_ratio(self.train_split, batches)
         kind = "" if phase.name == self.objective(phase) else f"{self.objective(phase)}, "
+        most = sum(phase.lengths(len(batches)))
+        length = f"{most:,} updates" if phase.updates else f"{phase.epochs} epochs of {len(batches):,} updates"
         return (
-            f"{phase.name}: {kind}at most {phase.epochs} epochs of {len(batches):,} updates, {phase.optimizer} "
-            f"{phase.learning_rate:g}, batches of {phase.batch_size} with {padding:.1%} padding"
+            f"{phase.name}: {kind}at most {length}, {phase.optimizer} {phase.learning_rate:g}, "
+            f"batches of {phase.batch_size} with {padding:.1%} padding"
         )
 
     def _end_phase(self) -> None:
@@ -289,13 +296,13 @@ class Trainer:
 
     # Log and divergence.
 
-    def _report(self, batches: int) -> None:
+    def _report(self, lengths: Sequence[int]) -> None:
         """The live line a few times a second; now and then a line in the log, and on paper where nothing is live."""
         progress, due = self.progress, self.progress.updates % self.log_every == 0
         shown = self.show is not None and time.monotonic() - self._shown > BLINK
         if shown or (due and not self.show):
             since = progress.updates % self.log_every or self.log_every
-            where = (self.phase.name, progress.epoch, self.phase.epochs, progress.batch, batches)
+            where = (self.phase.name, progress.epoch, lengths, progress.batch)
             (self.show or self.say)(watch.line(*where, progress.sums, since, progress.seconds))
             self._shown = time.monotonic()
         if due:

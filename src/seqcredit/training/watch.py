@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +42,15 @@ def means(sums: Sums) -> dict[str, float]:
     return known
 
 
-def line(
-    phase: str, epoch: int, epochs: int, batch: int, batches: int, sums: Sums, updates: int, seconds: float
-) -> str:
+def line(phase: str, epoch: int, lengths: Sequence[int], batch: int, sums: Sums, updates: int, seconds: float) -> str:
     """Where a phase stands, how fast it goes, how long it will take and how it does; `updates` took `seconds`."""
     known = means(sums)
     figures = "  ".join(f"{name} {known[key]:.3g}" for key, name in SHOWN.items() if key in known)
     tokens = sums.get("td", sums.get("nll", [0.0, 0.0]))[1]
     speed = f"{tokens / seconds:,.0f} tokens/s" if tokens else f"{updates / seconds:.1f} updates/s"
-    left, at_most = ((batches * e - batch) * seconds / updates for e in (1, epochs - epoch))
+    left, at_most = ((length - batch) * seconds / updates for length in (lengths[epoch], sum(lengths[epoch:])))
     return (
-        f"{phase}: epoch {epoch + 1}/{epochs}, {batch:,}/{batches:,}, {speed}, {duration(left)} left, "
+        f"{phase}: epoch {epoch + 1}/{len(lengths)}, {batch:,}/{lengths[epoch]:,}, {speed}, {duration(left)} left, "
         f"phase at most {duration(at_most)}  {figures}"
     )
 
