@@ -118,10 +118,11 @@ def parser() -> Parser:
     made.add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help=about)
     made.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
     made.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
-    about = "plain (default), a table of the paper (table1, ablation, entropy), or credit errors"
-    made.add_argument(
-        "--layout", choices=("plain", "table1", "ablation", "entropy", "credit"), default="plain", help=about
+    about = (
+        "plain (default), a table of the paper (table1, ablation, entropy), credit errors, or a search on validation"
     )
+    layouts = ("plain", "table1", "ablation", "entropy", "credit", "search")
+    made.add_argument("--layout", choices=layouts, default="plain", help=about)
     made = command("report", commands.report, "write what was found, with tables and figures made from result cells")
     made.add_argument(
         "file", nargs="?", type=Path, default=Path("results/report.toml"), help="default: results/report.toml"

@@ -74,21 +74,34 @@ def test_counts_are_sacrebleus(references: list[list[list[str]]]) -> None:
     assert (ours.p, ours.signature) == (theirs.p, theirs.signature)
 
 
-def test_several_runs_share_the_draws_and_their_means_are_compared() -> None:
-    """The same by hand: lists of sentences drawn anew, and sacreBLEU of each."""
-    groups = [[spoilt(0.2, seed) for seed in (1, 2)], [spoilt(0.18, seed) for seed in (3, 4, 5)]]
+@pytest.mark.parametrize("paired", [False, True])
+def test_runs_are_drawn_and_sentences_and_the_means_compared(paired: bool) -> None:
+    """The same by hand: lists of sentences drawn anew, sacreBLEU of each, and runs drawn for the mean."""
+    groups = [[spoilt(0.2, seed) for seed in (1, 2, 6)], [spoilt(0.18, seed) for seed in (3, 4, 5, 7)[: 4 - paired]]]
     draws = np.random.default_rng(12345).choice(60, size=(40, 60), replace=True)
+    generator = np.random.default_rng(12345)
+    runs = [generator.choice(len(group), size=(40, len(group)), replace=True) for group in groups]
+    runs = [runs[0], runs[0]] if paired else runs
 
-    def mean(group: list[list[list[str]]], chosen: list[int]) -> float:
+    def mean(group: list[list[list[str]]], members: list[int], chosen: list[int]) -> float:
         wanted = [" ".join(GOOD[i]) for i in chosen]
-        lines = [[" ".join(run[i]) for i in chosen] for run in group]
+        lines = [[" ".join(group[n][i]) for i in chosen] for n in members]
         return float(np.mean([sacrebleu.corpus_bleu(r, [wanted], tokenize="none", force=True).score for r in lines]))
 
-    changes = np.array([abs(mean(groups[1], list(row)) - mean(groups[0], list(row))) for row in draws])
-    first, second = (mean(group, list(range(60))) for group in groups)
+    drawn = [[mean(group, *map(list, rows)) for rows in zip(r, draws)] for group, r in zip(groups, runs)]  # noqa: B905
+    changes = np.abs(np.subtract(*drawn))
+    first, second = (mean(group, list(range(len(group))), list(range(60))) for group in groups)
     p = (np.sum(changes - changes.mean() > abs(second - first)) + 1) / 41
-    found = bootstrap_over_seeds(*groups, REFERENCES, samples=40)
+    found = bootstrap_over_seeds(*groups, REFERENCES, samples=40, paired=paired)
     assert (found.baseline, found.system) == pytest.approx((first, second), rel=1e-6)
     assert 1 / 41 < p < 1
     assert found.p == pytest.approx(p)
-    assert bootstrap_over_seeds(groups[0], groups[0], REFERENCES, samples=40).p == 1
+    assert bootstrap_over_seeds(groups[0], groups[0], REFERENCES, samples=40, paired=True).p == 1
+
+
+def test_a_gain_of_one_seed_in_three_is_not_significant() -> None:
+    """Sentences alone would have called it so: two runs are as before, the third is much better."""
+    before = [spoilt(0.2, seed) for seed in (1, 2, 3)]
+    once, always = [*before[:2], GOOD], [spoilt(0.05, seed) for seed in (1, 2, 3)]
+    assert bootstrap_over_seeds(before, once, REFERENCES, paired=True).p > 0.05
+    assert bootstrap_over_seeds(before, always, REFERENCES, paired=True).p < 0.01

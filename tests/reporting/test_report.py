@@ -44,8 +44,12 @@ def tables(text: str) -> Iterator[list[dict[str, str]]]:
 
 def table(text: str, head: str) -> dict[str, dict[str, str]]:
     """The one that has this head first, by its first column."""
+    return {row[head]: row for row in every_row(text, head)}
+
+
+def every_row(text: str, head: str) -> list[dict[str, str]]:
     (found,) = [rows for rows in tables(text) if next(iter(rows[0])) == head]
-    return {row[head]: row for row in found}
+    return found
 
 
 # The committed one
@@ -69,8 +73,9 @@ def test_figures_of_the_committed_report_are_those_of_the_cells() -> None:
     """BLEU of every seed and differences of means, in both tables; p where sacreBLEU's was kept."""
     seen, judged = set(), 0
     for text, section, cells in published():
-        if section.get("layout") == "credit":
-            seen |= credit_of_the_committed_report(text, cells)
+        if section.get("layout", "plain") != "plain":
+            COMMITTED[section["layout"]](text, cells)
+            seen |= {path for path, _ in cells}
             continue
         rows, names = table(text, "recipe"), {}
         means: dict[str, float] = {}
@@ -90,9 +95,9 @@ def test_figures_of_the_committed_report_are_those_of_the_cells() -> None:
         assert len(compared) == len(section.get("rivals", []))
         for one, other, row, head in pairs:
             assert row[head] == f"{means[one] - means[other]:+.2f}"
-            kept = {c["bleu"]: c["against"] for p, c in cells if p.stem == f"{one}-1"}
+            kept = [c["against"] for p, c in cells if p.stem == f"{one}-{c['seed']}"]
             others = {f"{name}-1" for name in names} - {f"{other}-1"}  # two rows may have the same BLEU
-            judges = {name: k for name, k in next(iter(kept.values())).items() if name not in others}
+            judges = {name: k for name, k in kept[0].items() if name not in others}
             known = [k["p"] for k in judges.values() if abs(k["bleu"] - means[other]) < 1e-3]
             if known and len(kept) == 1:
                 judged += 1
@@ -101,8 +106,11 @@ def test_figures_of_the_committed_report_are_those_of_the_cells() -> None:
     assert seen == {path for path in RESULTS.rglob("*.json") if "recipe" in json.loads(path.read_text())}
 
 
-def credit_of_the_committed_report(text: str, found: list[tuple[Path, dict]]) -> set[Path]:
-    """One seed each: the least of every curve, and BLEU; the cells that were looked at."""
+Found = list[tuple[Path, dict[str, Any]]]
+
+
+def committed_credit(text: str, found: Found) -> None:
+    """One seed each: the least of every curve, and BLEU."""
     rows = table(text, "way")
     assert set(rows) == {path.stem.removesuffix(f"-{cell['seed']}") for path, cell in found}
     for path, cell in found:
@@ -111,7 +119,46 @@ def credit_of_the_committed_report(text: str, found: list[tuple[Path, dict]]) ->
         said = ["-" if value is None else f"{value:.2f}" for value in least]
         assert [row["n"], row["credit error"], row["KL of token targets"]] == ["1", *said]
         assert row["test BLEU"] == f"{cell['bleu']:.2f}"
-    return {path for path, _ in found}
+
+
+def committed_search(text: str, found: Found) -> None:
+    """One seed each: validation, and the best of every recipe in bold."""
+    rows = {row["tried"]: row for row in every_row(text, "recipe")}
+    last = {path.stem.removesuffix("-1"): [*cell["validation"].values()][-1] for path, cell in found}
+    recipes = {path.stem.removesuffix("-1"): cell["recipe"] for path, cell in found}
+    for name, best in last.items():
+        rivals = [value for other, value in last.items() if recipes[other] == recipes[name]]
+        bold = "**" if len(rivals) > 1 and best == max(rivals) else ""
+        assert rows[name] == {"recipe": recipes[name], "tried": name, "n": "1", "validation": f"{bold}{best:.2f}{bold}"}
+    assert rows.keys() == last.keys()
+
+
+def committed_ablation(text: str, found: Found) -> None:
+    """One seed each: validation at its place; those that diverged are not there, but a mark is."""
+    rows = {row["lambda_var"]: row for row in every_row(text, "lambda_var") if row["of"] == "ours"}
+    for path, cell in found:
+        phase = cell["settings"]["phase"][-1]
+        said = rows[f"{phase['smoothing']:g}"][f"beta {phase['target_rate']:g}"].strip("*")
+        best = f"{cell['validation'][phase['objective']]:.2f}"
+        assert said == ("-†" if cell.get("diverged") else best), path
+
+
+def committed_entropy(text: str, found: Found) -> None:
+    """The mean of all seeds."""
+    rows = table(text, "algorithm")
+    for name in {cell["recipe"] for _, cell in found}:
+        values = [cell["bleu"] for _, cell in found if cell["recipe"] == name]
+        assert rows[name]["n"] == str(len(values))
+        assert rows[name]["mean"].strip("*").split(" ± ")[0] == f"{fmean(values):.2f}"
+        assert rows[name]["max"] == f"{max(values):.2f}"
+
+
+COMMITTED = {
+    "credit": committed_credit,
+    "search": committed_search,
+    "ablation": committed_ablation,
+    "entropy": committed_entropy,
+}
 
 
 def test_commands_of_the_committed_report_are_those_of_the_cells() -> None:
@@ -218,7 +265,7 @@ def test_a_report_of_several_seeds(home: Path, prepared: Prepared) -> None:
     everyone = [[words] for words in wanted]
     for one, other in (("erac", "ac"), ("ac", "mle")):
         row = pairs[f"{one.upper()} against {other.upper()}"]
-        expected = bootstrap_over_seeds(groups[other], groups[one], everyone)
+        expected = bootstrap_over_seeds(groups[other], groups[one], everyone, paired=True)
         assert row["difference"] == f"{fmean(figures[one]) - fmean(figures[other]):+.2f}"
         assert (row["seeds"], row["p"]) == ("2 and 2", f"{expected.p:.3f}")
     assert float(pairs["AC against MLE"]["p"]) > 0.002

@@ -270,6 +270,28 @@ def test_ablation_is_a_grid_of_validation(prepared: Prepared, tmp_path: Path) ->
     assert table.bold == {(0, 3)}
 
 
+def test_a_search_shows_validation_alone_and_what_it_chose(prepared: Prepared, tmp_path: Path, capsys) -> None:
+    scores = {
+        (name, rate): 1 + write_cell(tmp_path / f"{name}-{rate}-1.json", prepared, name.upper(), said, 1, **about)
+        for name, rate, share in (("ac", 1, 0.1), ("ac", 2, 0.3), ("mle", 1, 0.2), ("erac", 1, 0.3), ("erac", 2, 0.2))
+        for said, about in [(spoilt(prepared, share, rate), {"diverged": ["actor_critic"] if rate > 1 else []})]
+    }
+    table = tables.search(cells.read([tmp_path]))
+    text = {place: f"{value:.2f}" for place, value in scores.items()}
+    assert table.rows == [
+        ["AC", "ac-1", "1", text["ac", 1]],
+        ["AC", "ac-2", "0", "-†"],
+        ["ERAC", "erac-1", "1", text["erac", 1]],
+        ["ERAC", "erac-2", "0", "-†"],
+        ["MLE", "mle-1", "1", text["mle", 1]],
+    ]
+    assert (table.bold, table.rules) == (set(), {2, 4})
+    write_cell(tmp_path / "ac-3-1.json", prepared, "AC", spoilt(prepared, 0.2, 3), 1)
+    assert tables.search(cells.read([tmp_path])).bold == {(0, 3)}
+    out, _ = command(capsys, tmp_path, "--layout", "search")
+    assert f"| AC | ac-1 | 1 | **{text['ac', 1]}** |" in out
+
+
 def test_future_entropy(prepared: Prepared, tmp_path: Path) -> None:
     scores = {
         name: write_cell(tmp_path / f"{n}-1.json", prepared, name, spoilt(prepared, share, 1), 1)

@@ -61,13 +61,15 @@ def bootstrap_over_seeds(
     systems: Sequence[Sequence[Words]],
     references: Sequence[Sequence[Words]],
     samples: int = 1000,
+    paired: bool = False,
 ) -> Significance:
-    """The same for the mean BLEU of several runs: sentences are drawn anew, and every run of both groups gets the draw.
+    """The same for the mean BLEU of several runs: sentences are drawn anew, the same for all, and so are runs.
 
-    With one run on either side it is `paired_bootstrap`.
+    With one run on either side it is `paired_bootstrap`. Runs that are `paired`, the n-th of both, are drawn together:
+    those of one seed, which may have started from the same network.
     """
     first, second = ([resampled(counts(one, references), samples) for one in group] for group in (baselines, systems))
-    return of_means(first, second, corpus_bleu(baselines[0], references).signature)
+    return of_means(first, second, corpus_bleu(baselines[0], references).signature, paired)
 
 
 def counts(hypotheses: Sequence[Words], references: Sequence[Sequence[Words]]) -> Counts:
@@ -93,18 +95,29 @@ def _bleu(sums: NDArray[np.float64]) -> float:
     return BLEU.compute_bleu(exact[2:6], exact[6:], int(exact[0]), int(exact[1]), "exp").score  # type: ignore[arg-type]
 
 
-def of_means(baselines: Sequence[Scores], systems: Sequence[Scores], signature: str) -> Significance:
+def of_means(
+    baselines: Sequence[Scores], systems: Sequence[Scores], signature: str, paired: bool = False
+) -> Significance:
     """Significance of a difference of means over runs, each of which was resampled in the same way.
 
     The signature is that of their BLEU; those of the samples are added to it as sacreBLEU does.
     """
-    first, second = np.mean(baselines, 0), np.mean(systems, 0)
+    generator, samples = np.random.default_rng(SEED), len(baselines[0]) - 1
+    shares = _shares(len(baselines), samples, generator)
+    others = shares if paired else _shares(len(systems), samples, generator)
+    first, second = (np.sum(s * np.stack(group, 1), 1) for s, group in ((shares, baselines), (others, systems)))
     changes = np.abs(second - first)
     chance = int((changes[1:] - changes[1:].mean() > changes[0]).sum())
     p = (chance + 1) / len(changes) if changes.any() else 1.0
     references, _, rest = signature.partition("|")
     test = f"{references}|bs:{len(changes) - 1}|seed:{SEED}|{rest}"
     return Significance(float(first[0]), float(second[0]), p, test)
+
+
+def _shares(runs: int, samples: int, generator: np.random.Generator) -> Scores:
+    """What each run counts in the mean: all the same, then in each sample as often as it was drawn."""
+    drawn = generator.choice(runs, size=(samples, runs), replace=True)
+    return np.stack([np.ones(runs), *(np.bincount(row, minlength=runs) for row in drawn)]) / runs
 
 
 def differences(

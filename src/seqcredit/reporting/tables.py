@@ -185,13 +185,14 @@ class Judge:
 
     def p(self, base: Sequence[Cell], group: Sequence[Cell]) -> float | None:
         """How often chance alone makes such a difference; None if that cannot be told."""
-        first, second = counted(base), counted(group)
+        first, second = (sorted(counted(cells), key=lambda cell: cell.seed) for cells in (base, group))
         if not first or not second:
             return None
         before, after = ([s for cell in some if (s := self._scores(cell)) is not None] for some in (first, second))
         if len(before) < len(first) or len(after) < len(second):
             return self._kept(first, second)
-        found = of_means(before, after, str(first[0].figures["bleu_signature"]))
+        paired = [cell.seed for cell in first] == [cell.seed for cell in second]
+        found = of_means(before, after, str(first[0].figures["bleu_signature"]), paired)
         self.signature = found.signature
         return found.p
 
@@ -214,7 +215,7 @@ class Judge:
 
     def notes(self) -> list[str]:
         """What p is, and why it is missing where it is."""
-        test = f"p: paired bootstrap over sentences, of the mean over seeds, {self.signature}."
+        test = f"p: paired bootstrap over seeds and sentences, {self.signature}."
         return [note for note in (test if self.signature else "", self.why) if note]
 
 
@@ -387,6 +388,25 @@ def credit(cells: Sequence[Cell]) -> Table:
     return Table(["way", "n", "credit error", "KL of token targets", "test BLEU"], rows, notes)
 
 
+def search(cells: Sequence[Cell]) -> Table:
+    """What was tried with each recipe, and which of it validation chose; the test has no say, and no column."""
+    check_alike(cells)
+    check_once(cells, lambda cell: cell.name)
+    rows: list[list[str]] = []
+    best, rules = set(), set()
+    for recipe, tried in grouped(cells, lambda cell: cell.recipe).items():
+        rules.add(len(rows))
+        found = {}
+        for name, group in by_name(tried).items():
+            summary = Summary.of(group, lambda cell: cell.validation)
+            if summary.values:
+                found[len(rows)] = summary.mean
+            rows.append([recipe, name, summary.texts()[0], summary.spread()])
+        best |= {(max(found, key=found.__getitem__), 3)} if len(found) > 1 else set()
+    notes = ["Validation BLEU of the last phase at its best; bold is the best of a recipe.", *_footnotes(cells, {})]
+    return Table(["recipe", "tried", "n", "validation"], rows, notes, best, rules - {0})
+
+
 def markdown(table: Table) -> str:
     """As a table of Markdown, its notes as paragraphs."""
 
@@ -438,4 +458,5 @@ LAYOUTS: dict[str, Callable[[Sequence[Cell]], Table]] = {
     "ablation": ablation,
     "entropy": entropy,
     "credit": credit,
+    "search": search,
 }
