@@ -125,11 +125,12 @@ class Folder(NamedTuple):
 FIVE = {"mle", "raml", "vaml", "ac", "erac"}
 FEEDING = {f"{stem}-feeding" for stem in FIVE}
 FROM_MLE = {"mle-continued", "raml-from-mle", "vaml-from-mle"}
+BEYOND = {"erac-exact-eos", "erac-from-raml"}
 FOLDERS = {
     "iwslt14": Folder(FIVE | FEEDING | {"erac-without-future-entropy", "erac-2x512"}, "paper", 256),
     "multi30k": Folder(FIVE, "default", 256, dropout=0.5, epochs=24),
     "multi30k-small": Folder({"mle", "raml", "vaml"}, "default", 128, 12),
-    "tatoeba": Folder(FIVE | FROM_MLE | {"erac-without-future-entropy", "erac-exact-eos"}, "default", 128, 8),
+    "tatoeba": Folder(FIVE | FROM_MLE | BEYOND | {"erac-without-future-entropy"}, "default", 128, 8),
 }
 CELLS = [(folder, stem) for folder, about in FOLDERS.items() for stem in sorted(about.stems)]
 PHASES = {
@@ -138,6 +139,10 @@ PHASES = {
     "vaml": ["soft_q", "vaml"],
     "ac": ["mle", "critic", "actor_critic"],
     "erac": ["mle", "critic", "actor_critic"],
+    "mle-continued": ["mle", "mle"],
+    "raml-from-mle": ["mle", "raml"],
+    "vaml-from-mle": ["mle", "soft_q", "vaml"],
+    "erac-from-raml": ["mle", "raml", "critic", "actor_critic"],
 }
 
 
@@ -178,18 +183,19 @@ def test_a_folder_has_its_recipes_and_no_two_of_one_name(folder: str) -> None:
 
 @pytest.mark.parametrize(("folder", "stem"), CELLS)
 def test_a_recipe_is_of_its_folder(folder: str, stem: str) -> None:
-    about, loaded, phases = FOLDERS[folder], recipe(folder, stem), PHASES[algorithm(stem)]
+    about, loaded = FOLDERS[folder], recipe(folder, stem)
     width, layers = (512, 2) if stem.endswith("2x512") else (about.width, 1)
     assert (loaded.fidelity, loaded.data, loaded.seed) == (about.fidelity, "", 1)
     assert (loaded.actor.embedding, loaded.actor.hidden, loaded.actor.layers) == (about.width, width, layers)
     assert loaded.actor.input_feeding == stem.endswith(("feeding", "2x512"))
     assert (loaded.actor.attention, loaded.actor.dropout) == ("dot", about.dropout)
     kinds = [OBJECTIVES[type(phase)] for phase in loaded.phase]
-    assert kinds == (["mle", *phases] if stem in FROM_MLE else phases)
+    assert kinds == PHASES.get(stem, PHASES[algorithm(stem)])
     for phase in loaded.phase:
         assert phase.clip == 5.0
         assert phase.decay == (1.0 if phase.anneal else 0.5)
-        assert phase.anneal == (stem.endswith("from-mle") and phase.name != "mle")
+        warm = stem in FROM_MLE | BEYOND | {"ac", "erac", "erac-without-future-entropy"}
+        assert phase.anneal == (folder == "tatoeba" and warm and phase.name != "mle")
 
 
 @pytest.mark.parametrize(("folder", "stem"), CELLS)
@@ -407,11 +413,11 @@ def test_small_data_differ_from_the_paper_in_pace_and_size_alone(stem: str) -> N
         replace(judged, epochs=8, **size),
         replace(joint, epochs=6, **size),
     )
-    pace = {"target_rate": 0.01, "validate_every": 600}
-    joint = replace(joint, epochs=3, beta1=0.9, learning_rate=0.0002, critic_learning_rate=0.0003)
+    pace = {"target_rate": 0.01, "validate_every": 629, "epochs": 1, "anneal": True, "decay": 1.0}
+    joint = replace(joint, beta1=0.9, learning_rate=0.0003, critic_learning_rate=0.0003)
     assert recipe("tatoeba", stem).phase == (
         replace(mle, epochs=20),
-        replace(judged, samples=1, epochs=1, **pace),
+        replace(judged, samples=1, **pace),
         replace(joint, **pace),
     )
 
@@ -431,9 +437,24 @@ def test_small_mle_raml_and_vaml_differ_from_the_paper_in_epochs_and_weights_alo
 def test_mle_continued_has_the_joint_phases_optimizer() -> None:
     first, second = recipe("tatoeba", "mle-continued").phase
     joint = recipe("tatoeba", "erac").phase[2]
-    shared = {key: getattr(joint, key) for key in Phase.__dataclass_fields__ if key != "name"}
-    assert second == Mle(name="continued", **shared)
-    assert (first.name, joint.optimizer, joint.learning_rate, joint.epochs) == ("mle", "adam", 0.0002, 3)
+    shared = {key: getattr(joint, key) for key in Phase.__dataclass_fields__ if key not in ("name", "epochs")}
+    assert second == Mle(name="continued", epochs=3, **shared)
+    assert (first.name, joint.optimizer, joint.learning_rate, joint.epochs) == ("mle", "adam", 0.0003, 1)
+
+
+@pytest.mark.parametrize("stem", ["raml", "vaml"])
+def test_from_mle_they_have_the_budget_of_mle_continued(stem: str) -> None:
+    mle, second = recipe("tatoeba", "mle-continued").phase
+    first, *_, last = recipe("tatoeba", f"{stem}-from-mle").phase
+    scratch = recipe("tatoeba", stem).phase[-1]
+    budget = {key: getattr(second, key) for key in Phase.__dataclass_fields__ if key != "name"}
+    assert (first, last) == (mle, replace(scratch, samples=2, **budget))
+
+
+def test_erac_from_raml_is_both() -> None:
+    mle, raml, *rest = recipe("tatoeba", "erac-from-raml").phase
+    assert (mle, raml) == recipe("tatoeba", "raml-from-mle").phase
+    assert (mle, *rest) == recipe("tatoeba", "erac-exact-eos").phase
 
 
 # The transcription above against the paper itself.

@@ -268,8 +268,12 @@ def test_the_ablation_has_the_papers_cells() -> None:
         (smoothing, rate) for smoothing in (0, 0.001) for rate in (0.001, 0.01, 0.1, 1)
     }
     taus = [[phase.tau for phase in c.recipe.phase[1:]] for c in cells if c.name.startswith("temperature")]
-    assert taus == [[tau, tau] for tau in (0.01, 0.02, 0.03, 0.05, 0.06)]
-    assert [c.recipe.phase[1].kappa for c in cells if c.name.startswith("vaml")] == [1]
+    assert taus == [[tau, tau] for tau in (0, 0.01, 0.02, 0.06, 0.12, 0.24)]
+    last = {c.name: c.recipe.phase[2] for c in cells if c.name.startswith("vaml")}
+    assert {name: (phase.kappa, phase.proposal) for name, phase in last.items()} == {
+        "vaml-kappa-1": (1, "ngram"),
+        "vaml-policy": (0.2, "policy"),
+    }
 
 
 def test_all_algorithms_have_three_seeds() -> None:
@@ -281,13 +285,18 @@ def test_all_algorithms_have_three_seeds() -> None:
     first = {
         "mle-continued": "mle",
         "critic": "mle",
-        "erac": "mle",
+        "erac-critic": "mle",
+        "soft-q": "mle",
+        "raml-from-mle": "mle",
+        "vaml-from-mle": "soft-q",
         "erac-exact-eos": "mle",
+        "erac-from-raml": "raml-from-mle",
         "ac": "critic",
+        "erac": "erac-critic",
         WITHOUT: "critic",
     }
     for cell_ in plan.cells.values():
-        assert cell_.name in (cell_.path.stem, "critic")
+        assert cell_.name in (cell_.path.stem, "critic", "erac-critic", "soft-q")
         start = first.get(cell_.name)
         assert cell_.init_from == (f"{start}-{cell_.seed}" if start else None)
 
