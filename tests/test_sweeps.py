@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from seqcredit.cli import main
+from seqcredit.data.phrases import phrases
+from seqcredit.data.prepare import PrepareOptions, prepare
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("SEQCREDIT_DATA") or ROOT.parent / "shared" / "data")
-QUICK = ("epochs=8", "batch_size=10", "optimizer=adam", "learning_rate=0.02")
+QUICK = ("batch_size=10", "optimizer=adam", "learning_rate=0.02")
 SMALL = tuple(f"{network}.{width}=16" for network in ("actor", "critic") for width in ("hidden", "embedding"))
 CHANGES = (*(f"phase.*.{key}" for key in QUICK), *SMALL, "beam=1", "validation_beam=1", "longest_output=10")
 
@@ -22,9 +24,9 @@ def run(*words: object) -> int:
     return int(left.value.code or 0)
 
 
-def swept(file: str, place: Path, results: str, *cells: str) -> dict[str, dict]:
+def swept(file: str, place: Path, results: str, *cells: str, epochs: int = 8) -> dict[str, dict]:
     """The records of some cells of a sweep, and of what they start from."""
-    changes = [word for change in CHANGES for word in ("--set", change)]
+    changes = [word for change in (*CHANGES, f"phase.*.epochs={epochs}") for word in ("--set", change)]
     with contextlib.chdir(ROOT):
         assert (
             run("sweep", f"sweeps/{file}.toml", "--data-root", place, "--into", place, *changes, "--only", *cells) == 0
@@ -81,6 +83,30 @@ def test_the_ablation_and_the_temperature(place: Path, capsys: pytest.CaptureFix
     assert f"{found[wanted[0]]['validation']['actor_critic']:.2f}" in capsys.readouterr().out
     assert run("plot", "tau", results / f"{wanted[1]}.json", "--out", place / "tau.svg") == 0
     assert "0.02" in (place / "tau.svg").read_text()
+
+
+@pytest.mark.slow
+def test_the_search(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = swept("tatoeba-search", place, "tatoeba-search", "raml-learning_rate-0.0003-1")
+    assert {*found} == {"mle-1", "raml-learning_rate-0.0003-1"}
+    capsys.readouterr()
+    assert run("table", place / "results/tatoeba-search", "--layout", "search") == 0
+    best = found["raml-learning_rate-0.0003-1"]["validation"]["raml"]
+    assert f"| RAML, from MLE | raml-learning\\_rate-0.0003 | 1 | {best:.2f} |" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sweep", "cell"), [("credit", "copy-eos-mixed"), ("credit-critic", "exact-eos")])
+def test_credit_errors(sweep: str, cell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"train": 40, "valid": 30, "test": 20}
+    examples = {name: phrases(name, size) for name, size in sizes.items()}
+    prepare(examples, tmp_path / "runs/demo/data", PrepareOptions(tokenized=True))
+    found = swept(sweep, tmp_path, sweep, f"{cell}-1", epochs=2)[f"{cell}-1"]
+    capsys.readouterr()
+    assert run("table", tmp_path / "results" / sweep, "--layout", "credit") == 0
+    least = min(error for _, error in found["credit"]["credit_error"])
+    assert f"| {cell} | 1 | {least:.2f} |" in capsys.readouterr().out
+    assert least > 0
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ class Phase:
     decay: float = 0.5  # factor of the learning rate when validation does not improve
     decays: int = 6  # then stop
     anneal: bool = False  # besides, the learning rate falls in a straight line, to 0 after the last epoch
-    validate_every: int = 0  # updates; 0 is once an epoch
+    validate_every: int = 0  # updates, and after the last one; 0 is once an epoch
     fused: bool = True  # the fast path of the losses; the specification is slower and the same
 
     def lengths(self, batches: int) -> list[int]:

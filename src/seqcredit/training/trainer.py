@@ -167,7 +167,8 @@ class Trainer:
             self._save_now_and_then()
         progress.epoch += 1
         progress.batch = 0
-        if not phase.validate_every:
+        last = progress.epoch == len(lengths) and progress.updates % (phase.validate_every or 1) > 0
+        if last or not phase.validate_every:
             self._validate()
         self.save()
 
