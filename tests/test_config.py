@@ -622,3 +622,11 @@ def test_a_recipe_may_stop_after_a_phase() -> None:
         UserError, match="two has no phase 'raml' to stop after; its phases are mle, critic, actor_critic"
     ):
         config.until(whole, "raml")
+
+
+@pytest.mark.parametrize(
+    ("epochs", "updates", "lengths"),
+    [(2, 0, [8, 8]), (2, 8, [8]), (2, 9, [8, 1]), (2, 16, [8, 8]), (2, 99, [8, 8]), (0, 5, []), (3, 2, [2])],
+)
+def test_the_length_of_every_epoch(epochs: int, updates: int, lengths: list[int]) -> None:
+    assert config.Mle("mle", 0.1, epochs=epochs, updates=updates).lengths(8) == lengths

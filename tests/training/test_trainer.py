@@ -179,14 +179,6 @@ def test_updates_end_a_phase_within_an_epoch_and_annealing_with_it(
     assert [(entry["updates"], entry["rate"]) for entry in validated] == [(8, pytest.approx(4 / 12)), (12, 0)]
 
 
-@pytest.mark.parametrize(
-    ("epochs", "updates", "lengths"),
-    [(2, 0, [8, 8]), (2, 8, [8]), (2, 9, [8, 1]), (2, 16, [8, 8]), (2, 99, [8, 8]), (0, 5, []), (3, 2, [2])],
-)
-def test_the_length_of_every_epoch(epochs: int, updates: int, lengths: list[int]) -> None:
-    assert config.Mle("mle", 0.1, epochs=epochs, updates=updates).lengths(8) == lengths
-
-
 def command(*words: object) -> list[str]:
     return [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
 
