@@ -143,6 +143,20 @@ def committed_ablation(text: str, found: Found) -> None:
         assert said == ("-†" if cell.get("diverged") else best), path
 
 
+def committed_table1(text: str, found: Found) -> None:
+    """The mean of all seeds, of the five algorithms in their settings."""
+    rows = {(row["task"], row["algorithm"]): row for row in every_row(text, "task")}
+    groups: dict[tuple[str, str], list[float]] = {}
+    for _, cell in found:
+        fed = "MT, input feeding" if cell["settings"]["actor"]["input_feeding"] else "MT, no input feeding"
+        task = "captioning" if cell["vocabularies"]["source"].startswith("pictures") else fed
+        groups.setdefault((task, cell["recipe"].removesuffix(", from MLE")), []).append(cell["bleu"])
+    assert groups.keys() <= rows.keys()
+    for place, values in groups.items():
+        assert rows[place]["n"] == str(len(values))
+        assert rows[place]["mean"].strip("*").split(" ± ")[0] == f"{fmean(values):.2f}"
+
+
 def committed_entropy(text: str, found: Found) -> None:
     """The mean of all seeds."""
     rows = table(text, "algorithm")
@@ -158,11 +172,15 @@ COMMITTED = {
     "search": committed_search,
     "ablation": committed_ablation,
     "entropy": committed_entropy,
+    "table1": committed_table1,
 }
 
 
 def test_commands_of_the_committed_report_are_those_of_the_cells() -> None:
-    for text, _, cells in published():
+    seen = set()
+    for text, section, cells in published():
+        if not section.get("commands", True):
+            continue
         block = text.split("<details>")[1].split("</details>")[0].split("```")[1].strip().splitlines()
         said = dict(zip(block[1::2], block[::2], strict=True))
         assert len(said) == len(cells)
@@ -170,6 +188,8 @@ def test_commands_of_the_committed_report_are_those_of_the_cells() -> None:
             about = said[cell["command"]]
             assert about.endswith(f"seed {cell['seed']}, commit {cell['commit']}, {cell['bleu_signature']}")
             assert f"results/{path.relative_to(RESULTS)}:" in about
+            seen.add(path)
+    assert seen == {path for path in RESULTS.rglob("*.json") if "recipe" in json.loads(path.read_text())}
 
 
 def test_validation_in_the_words_of_people_is_that_of_the_cells() -> None:

@@ -229,6 +229,7 @@ def test_table_1_has_the_papers_figures_and_ours(prepared: Prepared, tmp_path: P
         write_cell(tmp_path / f"ac-{seed}.json", prepared, "AC", said[seed, 0.3], seed)
         write_cell(tmp_path / f"erac-{seed}.json", prepared, "ERAC", said[seed, 0.1], seed)
         write_cell(tmp_path / f"f-{seed}.json", prepared, "AC, input feeding", said[seed, 0.1], seed, fed)
+    write_cell(tmp_path / "raml-1.json", prepared, "RAML, from MLE", said[1, 0.3], 1)
     pictures = {"source": "pictures of 9 features", "target": "x"}
     write_cell(tmp_path / "c-1.json", prepared, "MLE", said[1, 0.1], 1, vocabularies=pictures, sentences=9)
     table = tables.table1(cells.read([tmp_path]))
@@ -240,6 +241,7 @@ def test_table_1_has_the_papers_figures_and_ours(prepared: Prepared, tmp_path: P
     least, most = f"{min(erac):.2f}", f"{max(erac):.2f}"
     assert found["MT, no input feeding", "ERAC"][2:] == ["2", mean, least, most, *theirs]
     assert found["MT, input feeding", "AC"][2:4] == ["2", mean]
+    assert found["MT, no input feeding", "RAML"][3] == f"{bleu(said[1, 0.3], references(prepared)):.2f}"
     assert found["MT, input feeding", "ERAC"][2:] == ["0", "-", "-", "-", "29.31 ± 0.04", "29.26", "29.36"]
     assert found["captioning", "MLE"][2:] == ["1", *[f"{erac[0]:.2f}"] * 3, "29.54 ± 0.21", "29.27", "29.89"]
     assert (table.rows.index(found["MT, no input feeding", "ERAC"]), 3) in table.bold
