@@ -290,7 +290,6 @@ def test_all_algorithms_have_three_seeds() -> None:
         "raml-from-mle": "mle",
         "vaml-from-mle": "soft-q",
         "erac-exact-eos": "mle",
-        "erac-from-raml": "raml-from-mle",
         "ac": "critic",
         "erac": "erac-critic",
         WITHOUT: "critic",
