@@ -123,7 +123,7 @@ def committed_credit(text: str, found: Found) -> None:
 
 def committed_search(text: str, found: Found) -> None:
     """One seed each: validation, and the best of every recipe in bold."""
-    rows = {row["tried"]: row for row in every_row(text, "recipe")}
+    rows = {row["tried"]: row for row in every_row(text.replace("\\_", "_"), "recipe")}
     last = {path.stem.removesuffix("-1"): [*cell["validation"].values()][-1] for path, cell in found}
     recipes = {path.stem.removesuffix("-1"): cell["recipe"] for path, cell in found}
     for name, best in last.items():

@@ -5,6 +5,7 @@ import json
 import math
 import shlex
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 
@@ -94,6 +95,28 @@ def test_the_readme_says_what_was_measured(cell: str, row: str) -> None:
     for name, other in found["against"].items():
         if name != "y-ac":  # ERAC against AC is in its cell alone
             assert f"{found['bleu'] - other['bleu']:+.2f}, p = {other['p']:.3f}" in line
+
+
+@pytest.mark.parametrize(
+    ("cell", "row"), [("mle", "MLE"), ("mle-continued", "MLE trained on"), ("raml-from-mle", "RAML, from MLE")]
+)
+def test_the_readme_says_what_three_seeds_have(cell: str, row: str) -> None:
+    """Means and deviations from the cells; p as in RESULTS.md."""
+
+    def bleu(name: str) -> list[float]:
+        paths = (RESULTS / "tatoeba-seeds" / f"{name}-{seed}.json" for seed in (1, 2, 3))
+        return [json.loads(path.read_text())["bleu"] for path in paths]
+
+    def difference(to: str, start: str) -> str:
+        ends = [line.split(" | ")[-1].strip(" |") for line in page.splitlines() if line.startswith(start)]
+        return f"{fmean(bleu(cell)) - fmean(bleu(to)):+.2f}, p = {ends[0]}" if ends and ends[0] else ""
+
+    readme, page = ((RESULTS.parent / name).read_text() for name in ("README.md", "RESULTS.md"))
+    page = page.split(": three seeds\n")[1].split("<details>")[0]
+    name = row.replace(" trained on", ", continued")
+    changes = (difference("mle", f"| {name} | "), difference("mle-continued", f"| {name} against MLE, continued | "))
+    said = f"| {row} | {fmean(bleu(cell)):.2f} ± {stdev(bleu(cell)):.2f} | {' | '.join(changes)} |"
+    assert said.replace("|  |", "| |").replace("|  |", "| |") in readme.splitlines()
 
 
 CAPTIONED = {
