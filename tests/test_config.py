@@ -244,6 +244,7 @@ EVERY_PHASE = {
     "decay": UP_TO_1,
     "decays": FROM_0,
     "validate_every": FROM_0,
+    "updates": FROM_0,
 }
 PROPOSING = {"tau": ABOVE_0, "samples": FROM_1, "longest": FROM_1, "corruption": SHARE, "bound": FROM_1}
 CRITIC = {
