@@ -339,9 +339,9 @@ MUTANTS = [
     Mutant(BUILD, 'payoff.unfinished != "without_brevity"', "True"),
     # Tables and logs
     Mutant(COMPARE, "(chance + 1) / len(changes)", "chance / len(changes)"),
-    Mutant(COMPARE, "shares if paired else", "shares if not paired else"),
+    Mutant(COMPARE, "times if paired else", "times if not paired else"),
     Mutant(COMPARE, "np.random.default_rng(SEED), len", "np.random.default_rng(SEED + 1), len"),
-    Mutant(COMPARE, "default_rng(SEED).choice", "default_rng(SEED + 1).choice"),
+    Mutant(COMPARE, "samples, np.random.default_rng(SEED))", "samples, np.random.default_rng(SEED + 1))"),
     Mutant(RESULT_TABLES, "[cell.seed for cell in first] == [", "[cell.seed for cell in first] != ["),
     Mutant(RESULT_TABLES, "max(found, key=found.__getitem__), 3", "min(found, key=found.__getitem__), 3"),
     Mutant(RESULT_TABLES, "[value for cell, value in found if not cell.diverged]", "[value for cell, value in found]"),

@@ -189,10 +189,10 @@ def test_a_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     assert (loaded.actor.attention, loaded.actor.dropout) == ("dot", about.dropout)
     kinds = [OBJECTIVES[type(phase)] for phase in loaded.phase]
     assert kinds == PHASES.get(stem, PHASES[algorithm(stem)])
+    warm = stem in FROM_MLE or algorithm(stem) in ("ac", "erac")
     for phase in loaded.phase:
         assert phase.clip == 5.0
         assert phase.decay == (1.0 if phase.anneal else 0.5)
-        warm = stem in FROM_MLE or algorithm(stem) in ("ac", "erac")
         assert phase.anneal == (folder == "tatoeba" and warm and phase.name != "mle")
 
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from reporting.cellar import make_data
 from seqcredit.cli import main
-from seqcredit.data.phrases import phrases
-from seqcredit.data.prepare import PrepareOptions, prepare
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("SEQCREDIT_DATA") or ROOT.parent / "shared" / "data")
@@ -98,9 +97,7 @@ def test_the_search(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("sweep", "cell"), [("credit", "copy-eos-mixed"), ("credit-critic", "exact-eos")])
 def test_credit_errors(sweep: str, cell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = {"train": 40, "valid": 30, "test": 20}
-    examples = {name: phrases(name, size) for name, size in sizes.items()}
-    prepare(examples, tmp_path / "runs/demo/data", PrepareOptions(tokenized=True))
+    make_data(tmp_path / "runs/demo/data")
     found = swept(sweep, tmp_path, sweep, f"{cell}-1", epochs=2)[f"{cell}-1"]
     capsys.readouterr()
     assert run("table", tmp_path / "results" / sweep, "--layout", "credit") == 0

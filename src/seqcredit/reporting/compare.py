@@ -82,10 +82,14 @@ def counts(hypotheses: Sequence[Words], references: Sequence[Sequence[Words]]) -
 
 def resampled(counted: Counts, samples: int = 1000) -> Scores:
     """BLEU of the corpus, then of as many sentences drawn from it, again and again; all runs get the same draws."""
-    size = len(counted)
-    drawn = np.random.default_rng(SEED).choice(size, size=(samples, size), replace=True)
-    times = np.stack([np.ones(size), *(np.bincount(row, minlength=size) for row in drawn)])
+    times = _times(len(counted), samples, np.random.default_rng(SEED))
     return np.array([_bleu(row) for row in times @ counted])
+
+
+def _times(size: int, samples: int, generator: np.random.Generator) -> Scores:
+    """How often each of `size` things counts: once, then in every sample as often as it was drawn."""
+    drawn = generator.choice(size, size=(samples, size), replace=True)
+    return np.stack([np.ones(size), *(np.bincount(row, minlength=size) for row in drawn)])
 
 
 def _bleu(sums: NDArray[np.float64]) -> float:
@@ -103,21 +107,15 @@ def of_means(
     The signature is that of their BLEU; those of the samples are added to it as sacreBLEU does.
     """
     generator, samples = np.random.default_rng(SEED), len(baselines[0]) - 1
-    shares = _shares(len(baselines), samples, generator)
-    others = shares if paired else _shares(len(systems), samples, generator)
-    first, second = (np.sum(s * np.stack(group, 1), 1) for s, group in ((shares, baselines), (others, systems)))
+    times = _times(len(baselines), samples, generator)
+    others = times if paired else _times(len(systems), samples, generator)
+    first, second = (np.average(group, 0, weights.T) for group, weights in ((baselines, times), (systems, others)))
     changes = np.abs(second - first)
     chance = int((changes[1:] - changes[1:].mean() > changes[0]).sum())
     p = (chance + 1) / len(changes) if changes.any() else 1.0
     references, _, rest = signature.partition("|")
     test = f"{references}|bs:{len(changes) - 1}|seed:{SEED}|{rest}"
     return Significance(float(first[0]), float(second[0]), p, test)
-
-
-def _shares(runs: int, samples: int, generator: np.random.Generator) -> Scores:
-    """What each run counts in the mean: all the same, then in each sample as often as it was drawn."""
-    drawn = generator.choice(runs, size=(samples, runs), replace=True)
-    return np.stack([np.ones(runs), *(np.bincount(row, minlength=runs) for row in drawn)]) / runs
 
 
 def differences(

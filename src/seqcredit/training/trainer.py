@@ -167,8 +167,8 @@ class Trainer:
             self._save_now_and_then()
         progress.epoch += 1
         progress.batch = 0
-        last = progress.epoch == len(lengths) and progress.updates % (phase.validate_every or 1) > 0
-        if last or not phase.validate_every:
+        every = phase.validate_every
+        if not every or (progress.epoch == len(lengths) and progress.updates % every > 0):
             self._validate()
         self.save()
 
