@@ -124,7 +124,7 @@ class Folder(NamedTuple):
 
 FIVE = {"mle", "raml", "vaml", "ac", "erac"}
 FEEDING = {f"{stem}-feeding" for stem in FIVE}
-FROM_MLE = {"mle-continued", "raml-from-mle", "vaml-from-mle"}
+FROM_MLE = {"mle-continued", "raml-from-mle", "vaml-from-mle", "vaml-copying"}
 FOLDERS = {
     "iwslt14": Folder(FIVE | FEEDING | {"erac-without-future-entropy", "erac-2x512"}, "paper", 256),
     "multi30k": Folder(FIVE, "default", 256, dropout=0.5, epochs=24),
@@ -141,6 +141,7 @@ PHASES = {
     "mle-continued": ["mle", "mle"],
     "raml-from-mle": ["mle", "raml"],
     "vaml-from-mle": ["mle", "soft_q", "vaml"],
+    "vaml-copying": ["mle", "soft_q", "vaml"],
 }
 
 
@@ -217,7 +218,7 @@ def test_the_critic_is_a_network_like_the_actor(folder: str, stem: str) -> None:
     loaded = recipe(folder, stem)
     attention, dropout = ("dot", 0.1) if algorithm(stem) == "vaml" else ("mlp", 0.0)
     width = 256 if folder == "tatoeba" and attention == "mlp" else FOLDERS[folder].width
-    expected = replace(loaded.actor, attention=attention, dropout=dropout)
+    expected = replace(loaded.actor, attention=attention, dropout=dropout, copy=64 if stem == "vaml-copying" else 0)
     if not stem.endswith("2x512"):
         expected = replace(expected, embedding=width, hidden=width)
     assert loaded.critic == expected
@@ -246,6 +247,15 @@ def test_without_future_entropy_is_erac_but_for_that(folder: str) -> None:
 def test_exact_eos_is_erac_but_for_that() -> None:
     exact, erac = recipe("tatoeba", "erac-exact-eos"), recipe("tatoeba", "erac")
     assert replace(erac, name="ERAC, exact eos", phase=changed(erac, exact_eos=1.0)) == exact
+
+
+def test_vaml_with_a_copying_critic_is_vaml_but_for_the_critic_and_the_temperature() -> None:
+    copying, vaml = recipe("tatoeba", "vaml-copying"), recipe("tatoeba", "vaml-from-mle")
+    pretrained, soft_q, last = vaml.phase
+    soft_q = replace(soft_q, tau=0.08, exact_eos=1.0, epochs=1)
+    last = replace(last, tau=0.08, weight_tau=vaml.phase[2].tau)
+    critic = replace(vaml.critic, copy=64)
+    assert replace(vaml, name=copying.name, critic=critic, phase=(pretrained, soft_q, last)) == copying
 
 
 def critics(loaded: Recipe) -> list[Critic]:
