@@ -252,7 +252,7 @@ def test_exact_eos_is_erac_but_for_that() -> None:
 def test_vaml_with_a_copying_critic_is_vaml_but_for_the_critic_and_the_temperature() -> None:
     copying, vaml = recipe("tatoeba", "vaml-copying"), recipe("tatoeba", "vaml-from-mle")
     pretrained, soft_q, last = vaml.phase
-    soft_q = replace(soft_q, tau=0.08, exact_eos=1.0, epochs=1)
+    soft_q = replace(soft_q, tau=0.08, exact_eos=1.0, epochs=1, words="likely")
     last = replace(last, tau=0.08, weight_tau=vaml.phase[2].tau)
     critic = replace(vaml.critic, copy=64)
     assert replace(vaml, name=copying.name, critic=critic, phase=(pretrained, soft_q, last)) == copying

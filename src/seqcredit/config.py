@@ -86,6 +86,9 @@ class Proposing(Phase):
     samples: int = 5  # M, the reference included
     proposal: Literal["ngram", "corrupt", "policy", "mixed"] = "ngram"  # "policy": from P_Q; "mixed": half and half
     longest: int = 4  # words of a replaced n-gram
+    words: Literal["uniform", "likely"] = (
+        "uniform"  # in its place: any, or such as one would confuse with the right ones
+    )
     corruption: float = 0.2  # share of corrupted words
     bound: int = 51  # T: tokens of a sequence at the most, eos included
 
@@ -104,7 +107,7 @@ class SoftQ(Proposing):
 
     look_ahead: Literal["gradient", "constant", "target"] = "gradient"  # V of the next state
     target_rate: float = 0.001  # speed of the target network, for look_ahead = "target"
-    judged_by: Literal["bleu", "td", "exact"] = "bleu"  # BLEU of P_Q, its residuals, or KL to the exact token targets
+    judged_by: Literal["bleu", "td", "exact"] = "bleu"  # of greedy P_Q, its residuals, or KL to the exact token targets
     steps: int = 1  # residuals in a row that are added before squaring; more than a sequence has reach its end
     exact_eos: float = 0.0  # weight of the squared error of Q(eos) at every prefix, where the truth is known
     exact: int = 0  # short validation sentences to compare Q with the exact Q* on, for the plain edit distance

@@ -124,6 +124,22 @@ def test_a_phase_says_what_it_is_about_to_do(data: Path, prepared: Prepared, tmp
     assert 0 < share < 40
 
 
+def test_soft_q_is_judged_by_its_best_words_however_wide_the_actor_is_searched(
+    data: Path, prepared: Prepared, tmp_path: Path
+) -> None:
+    """A beam would rank sentences by the softmax of Q, which is P_Q at tau = 1 alone."""
+    text = RECIPE.split("[[phase]]")[0] + '[[phase]]\nobjective = "soft_q"\noptimizer = "adam"\nlearning_rate = 0.03'
+    found = []
+    for width in (1, 4):
+        run = make(
+            tmp_path / str(width), data, f"validation_beam={width}", "phase.1.epochs=8", "phase.1.tau=0.1", text=text
+        )
+        Trainer(run, prepared, quiet).train()
+        found.append([entry["bleu"] for entry in without_times(run) if entry["event"] == "validation"])
+    assert found[0] == found[1]
+    assert len(set(found[0])) > 4
+
+
 def test_the_best_weights_are_kept_not_the_last(data: Path, prepared: Prepared, tmp_path: Path, monkeypatch) -> None:
     run = make(tmp_path / "run", data, "phase.1.epochs=3", text=RECIPE.split('[[phase]]\nobjective = "critic"')[0])
     scores = iter([10.0, 20.0, 15.0])

@@ -3,14 +3,16 @@
 Sequences from elsewhere may stand beside the reference too.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from seqcredit.draws import Noise
 from seqcredit.types import EOS, FIRST_WORD, lengths
+
+Words = Literal["uniform", "likely"]
 
 
 class Proposals(NamedTuple):
@@ -21,19 +23,27 @@ class Proposals(NamedTuple):
 
 
 def replace_ngrams(
-    references: Int[Tensor, "B L"], samples: int, actions: int, noise: Noise, longest: int = 4
+    references: Int[Tensor, "B L"],
+    samples: int,
+    actions: int,
+    noise: Noise,
+    longest: int = 4,
+    words: Words = "uniform",
 ) -> Proposals:
     """The reference and samples - 1 copies in which one n-gram, n <= longest, is replaced by random words.
 
-    Appendix B.1, P_ngram: n is uniform among those that fit, then the place, then the words. Lengths stay.
+    Appendix B.1, P_ngram: n is uniform among those that fit, then the place, then the words. Lengths stay. Words that
+    are "likely" are those that one would confuse: half of them are the reference's own, the others the more frequent
+    the lower their id, 1 / rank as in a language.
     """
     (B, L), M = references.shape, samples
-    words = lengths(references).unsqueeze(-1)  # (B, 1)
-    n = 1 + _below(words.clamp(min=1, max=longest).expand(B, M), noise)
-    start = _below((words - n + 1).clamp(min=1), noise)
+    size = lengths(references).unsqueeze(-1)  # (B, 1)
+    n = 1 + _below(size.clamp(min=1, max=longest).expand(B, M), noise)
+    start = _below((size - n + 1).clamp(min=1), noise)
     position = torch.arange(L, device=references.device)
     inside = (position >= start.unsqueeze(-1)) & (position < (start + n).unsqueeze(-1))  # (B, M, L)
-    return _fill(references, inside, start, actions, noise)
+    drawn = _uniform(inside, actions, noise) if words == "uniform" else _likely(references, inside, actions, noise)
+    return _fill(references, inside, start, drawn)
 
 
 def corrupt_tokens(
@@ -46,7 +56,7 @@ def corrupt_tokens(
     L, M = references.shape[1], samples
     inside = noise.uniform(M, L, device=references.device) < rate
     first = inside.long().argmax(-1).masked_fill(~inside.any(-1), L)
-    return _fill(references, inside, first, actions, noise)
+    return _fill(references, inside, first, _uniform(inside, actions, noise))
 
 
 def beside(references: Int[Tensor, "B L"], drawn: Int[Tensor, "B n T"]) -> Proposals:
@@ -61,18 +71,35 @@ def beside(references: Int[Tensor, "B L"], drawn: Int[Tensor, "B n T"]) -> Propo
 
 
 def _fill(
-    references: Int[Tensor, "B L"], inside: Tensor, fork: Int[Tensor, "B M"], actions: int, noise: Noise
+    references: Int[Tensor, "B L"], inside: Bool[Tensor, "B M L"], fork: Int[Tensor, "B M"], drawn: Int[Tensor, "B M L"]
 ) -> Proposals:
-    """Random words where `inside` is true, but for eos, padding and sample 0."""
+    """What was drawn where `inside` is true, but for eos, padding and sample 0."""
     words = lengths(references).unsqueeze(-1)  # (B, 1)
     is_word = torch.arange(references.shape[-1], device=references.device) < words  # (B, L)
     inside = inside & is_word.unsqueeze(1)
     inside[:, 0] = False
-    limit = torch.full_like(inside, actions - FIRST_WORD, dtype=torch.long)
-    tokens = torch.where(inside, FIRST_WORD + _below(limit, noise), references.unsqueeze(1))
+    tokens = torch.where(inside, drawn, references.unsqueeze(1))
     fork = torch.minimum(fork, words)
     fork[:, 0] = words[:, 0]
     return Proposals(tokens, fork)
+
+
+def _uniform(inside: Bool[Tensor, "B M L"], actions: int, noise: Noise) -> Int[Tensor, "B M L"]:
+    """Any word."""
+    return FIRST_WORD + _below(torch.full_like(inside, actions - FIRST_WORD, dtype=torch.long), noise)
+
+
+def _likely(
+    references: Int[Tensor, "B L"], inside: Bool[Tensor, "B M L"], actions: int, noise: Noise
+) -> Int[Tensor, "B M L"]:
+    """Words of the reference, and words whose rank has a uniform logarithm: half and half."""
+    size = lengths(references).clamp(min=1)[:, None, None]  # (B, 1, 1)
+    own = references.gather(1, _below(size.expand_as(inside), noise).flatten(1)).view_as(inside)
+    uniform = noise.uniform(*inside.shape[1:], device=references.device)
+    ranks = actions - FIRST_WORD
+    rank = ((ranks + 1) ** uniform).long() - 1  # (B, M, L), from 0
+    by_rank = FIRST_WORD + rank.clamp(max=ranks - 1)
+    return torch.where(noise.uniform(*inside.shape[1:], device=references.device) < 0.5, own, by_rank)
 
 
 def _below(limit: Int[Tensor, "B *M"], noise: Noise) -> Int[Tensor, "B *M"]:

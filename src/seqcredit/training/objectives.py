@@ -195,8 +195,8 @@ def _proposals(batch: Batch, phase: Proposing, noise: Noise, model: Any) -> Prop
         if phase.proposal == "policy":
             return beside(references, _drawn(model, batch, M - 1, phase, noise))
         if phase.proposal == "ngram":
-            return replace_ngrams(references, M, actions, noise, phase.longest)
-        near = replace_ngrams(references, M - M // 2, actions, noise, phase.longest)
+            return replace_ngrams(references, M, actions, noise, phase.longest, phase.words)
+        near = replace_ngrams(references, M - M // 2, actions, noise, phase.longest, phase.words)
         far = beside(references, _drawn(model, batch, M // 2, phase, noise))
         wide = nn.functional.pad(near.tokens, (0, far.tokens.shape[-1] - near.tokens.shape[-1]), value=EOS)
         return Proposals(torch.cat([wide, far.tokens[:, 1:]], 1), torch.cat([near.fork, far.fork[:, 1:]], 1))

@@ -269,7 +269,6 @@ class Trainer:
     def judge(self) -> tuple[str, float]:
         """What the phase is validated on, higher being better."""
         kind = self.objective(self.phase)
-        search = Search(self.recipe.validation_beam, self.recipe.longest_output + 1)
         if isinstance(self.phase, config.Critic) and kind == "critic":
             return self.phase.judged_by, -self._critic_error(self.phase.judged_by)
         if isinstance(self.phase, config.SoftQ) and self.phase.judged_by == "exact":
@@ -277,10 +276,14 @@ class Trainer:
         if isinstance(self.phase, config.SoftQ) and self.phase.judged_by == "td":
             with evaluating(self.models["critic"]):
                 return "td", -self._critic_error("td")
-        if kind == "soft_q":  # its own soft policy, reading the reference
-            arguments = (self.models["critic"], self.prepared, self.valid_split, search, self.device, True)
-            return "bleu", split_bleu(*arguments)
-        return "bleu", split_bleu(self.models["actor"], self.prepared, self.valid_split, search, self.device)
+        if kind == "soft_q":  # the best word is the same at every tau; a beam would have to know it
+            return "bleu", self._bleu("critic", 1, read_references=True)
+        return "bleu", self._bleu("actor", self.recipe.validation_beam)
+
+    def _bleu(self, network: str, width: int, read_references: bool = False) -> float:
+        """Of the validation split, as a network says it."""
+        search = Search(width, self.recipe.longest_output + 1)
+        return split_bleu(self.models[network], self.prepared, self.valid_split, search, self.device, read_references)
 
     @torch.no_grad()
     def _critic_error(self, kind: str) -> float:
