@@ -145,9 +145,9 @@ MUTANTS = [
     # Proposals
     Mutant(PROPOSALS, "inside[:, 0] = False", "pass"),
     Mutant(PROPOSALS, "inside = inside & is_word.unsqueeze(1)", "pass"),
-    Mutant(PROPOSALS, "FIRST_WORD + _below(limit, noise)", "_below(limit, noise)"),
+    Mutant(PROPOSALS, "FIRST_WORD + _below(torch.full_like", "_below(torch.full_like"),
     Mutant(PROPOSALS, "(start + n).unsqueeze(-1)", "(start + n + 1).unsqueeze(-1)"),
-    Mutant(PROPOSALS, "(words - n + 1).clamp(min=1)", "(words - n).clamp(min=1)"),
+    Mutant(PROPOSALS, "(size - n + 1).clamp(min=1)", "(size - n).clamp(min=1)"),
     # Oracles
     Mutant(ENUMERATION, "q[nodes, 1:] += value[space.children(level)]", "q[nodes, 1:] -= value[space.children(level)]"),
     Mutant(ENUMERATION, "soft_value(q, tau, forced[nodes])", "soft_value(q, tau)"),
@@ -195,6 +195,9 @@ MUTANTS = [
     Mutant(LSTM, "torch.tensor([-HOLD, HOLD, 0.0, 0.0])", "torch.tensor([0.0, HOLD, 0.0, 0.0])"),
     Mutant(LSTM, ".div_(1 - self.dropout)", ""),
     Mutant(SEARCH, "going = going & (t < limit[rows] - 1)", "pass"),
+    Mutant(PROPOSALS, "((ranks + 1) ** uniform).long() - 1", "(ranks * uniform).long()"),
+    Mutant(PROPOSALS, "device=references.device) < 0.5, own", "device=references.device) < 0.9, own"),
+    Mutant(PROPOSALS, "own = references.gather(1, _below(size", "own = references.roll(1, 0).gather(1, _below(size"),
     Mutant(SEARCH, "uniform[rows, t]", "uniform[: len(rows), t]"),
     Mutant(SEARCH, "masks[rows, t]", "masks[: len(rows), t]"),
     Mutant(SEARCH, "(found.scores[:, -1] >= reach)", "(found.scores[:, -1] > -torch.inf)"),

@@ -1,14 +1,18 @@
+import math
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
 
 from seqcredit.credit.proposals import beside, corrupt_tokens, replace_ngrams
 from seqcredit.draws import Noise
-from seqcredit.types import FIRST_WORD, lengths, pad
+from seqcredit.types import FIRST_WORD, UNK, lengths, pad
 
 V, M = 1000, 6
 REFERENCES = pad([[7, 8, 9, 10, 11, 12, 1], [5], [], [4, 3], [6, 6, 6, 6, 6, 6, 6]]).repeat(40, 1)
-BOTH = pytest.mark.parametrize("propose", [replace_ngrams, corrupt_tokens])
+LIKELY = partial(replace_ngrams, words="likely")
+ALL = pytest.mark.parametrize("propose", [replace_ngrams, corrupt_tokens, LIKELY])
 
 
 def noise(seed: int = 0, total: int = len(REFERENCES)) -> Noise:
@@ -19,7 +23,7 @@ def changed(tokens: Tensor) -> Tensor:
     return tokens != REFERENCES.unsqueeze(1)
 
 
-@BOTH
+@ALL
 def test_the_reference_is_among_the_samples(propose) -> None:
     tokens, fork = propose(REFERENCES, M, V, noise())
     assert tokens.shape == (len(REFERENCES), M, REFERENCES.shape[1])
@@ -27,15 +31,16 @@ def test_the_reference_is_among_the_samples(propose) -> None:
     assert torch.equal(fork[:, 0], lengths(REFERENCES))
 
 
-@BOTH
+@ALL
 def test_eos_and_padding_stay_and_no_special_symbol_comes_in(propose) -> None:
     tokens, _ = propose(REFERENCES, M, V, noise())
     assert torch.equal(lengths(tokens), lengths(REFERENCES).unsqueeze(1).expand(-1, M))
-    assert (tokens[changed(tokens)] >= FIRST_WORD).all()
+    allowed = tokens >= (UNK if propose is LIKELY else FIRST_WORD)  # an unknown word may be the reference's own
+    assert allowed[changed(tokens)].all()
     assert tokens.max() < V
 
 
-@BOTH
+@ALL
 def test_before_the_fork_all_is_the_references(propose) -> None:
     tokens, fork = propose(REFERENCES, M, V, noise())
     before = torch.arange(tokens.shape[-1]) < fork.unsqueeze(-1)
@@ -70,19 +75,45 @@ def test_length_place_and_word_are_uniform() -> None:
     assert words.max() > 1990
 
 
+def test_likely_words_are_half_the_references_own_and_half_as_frequent_as_their_rank_says() -> None:
+    """Rank r of n has log(1 + 1 / r) / log(n + 1), which is about 1 / r: the closed form, and no eos among them."""
+    ranks, own = 998, [900, 901, 902, 903]
+    references = pad([own]).expand(40_000, -1)
+    tokens, fork = LIKELY(references, 2, V, noise(total=len(references)))
+    # The whole sentence is replaced where all four words are; of the first word nothing else is known.
+    first = tokens[fork[:, 1] == 0, 1, 0]
+    of_reference = torch.isin(first, torch.tensor(own))
+    assert float(of_reference.float().mean()) == pytest.approx(0.5, abs=0.01)
+    share = torch.bincount(first[of_reference] - 900, minlength=4) / of_reference.sum()
+    torch.testing.assert_close(share, torch.full((4,), 0.25), atol=0.02, rtol=0)
+    others = first[~of_reference] - FIRST_WORD
+    for r in (1, 2, 3, 10):
+        expected = math.log(1 + 1 / r) / math.log(ranks + 1)
+        assert float((others == r - 1).float().mean()) == pytest.approx(expected, abs=0.01), r
+    assert float((others >= 30).float().mean()) == pytest.approx(math.log(999 / 31) / math.log(999), abs=0.01)
+    assert others.max() > 900
+
+
+def test_likely_words_where_there_are_few() -> None:
+    """One word to choose from, and sentences without any."""
+    tokens, _ = LIKELY(pad([[2, 2], []]), 3, 3, noise(total=2))
+    assert torch.equal(tokens[0], pad([[2, 2]]).expand(3, -1))
+    assert not tokens[1].any()
+
+
 def test_the_rate_of_corruption() -> None:
     references = pad([[2] * 20]).expand(2_000, -1)
     tokens, _ = corrupt_tokens(references, 3, 5_000, noise(total=2_000), rate=0.3)
     assert float((tokens[:, 1:, :20] != 2).float().mean()) == pytest.approx(0.3, abs=0.01)
 
 
-@BOTH
+@ALL
 def test_same_seed_same_samples(propose) -> None:
     assert torch.equal(propose(REFERENCES, M, V, noise(3)).tokens, propose(REFERENCES, M, V, noise(3)).tokens)
     assert not torch.equal(propose(REFERENCES, M, V, noise(3)).tokens, propose(REFERENCES, M, V, noise(4)).tokens)
 
 
-@BOTH
+@ALL
 def test_a_share_of_the_batch_gets_the_proposals_of_the_whole(propose) -> None:
     whole = propose(REFERENCES, M, V, noise())
     rows = Noise(torch.Generator().manual_seed(0), len(REFERENCES), 30, 50)

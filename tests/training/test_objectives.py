@@ -281,6 +281,20 @@ def test_what_is_drawn_is_what_q_wants(kind: str, drawn: int) -> None:
     assert _proposals(BATCH, bounded, noise(), Certain(8, 8, 3)).tokens[0, 1].tolist() == [8, 8, 0, 0, 0, 0]
 
 
+@pytest.mark.parametrize("kind", ["ngram", "mixed"])
+def test_likely_words_are_proposed_where_a_phase_wants_them(kind: str) -> None:
+    """With thousands of words to choose from, only likely ones repeat those of the reference."""
+    critic, share = models(dropout=0.0)["critic"], {}
+    critic.actions = 5_000
+    for words in ("uniform", "likely"):
+        phase = config.SoftQ("q", 0.1, samples=8, proposal=kind, words=words)  # type: ignore[arg-type]
+        reference, *replaced = _proposals(BATCH, phase, noise(), critic).tokens[:, :4].unbind(1)
+        new = torch.stack([(row != reference) & (reference != 0) for row in replaced])
+        known = torch.stack([(row.unsqueeze(-1) == reference.unsqueeze(1)).any(-1) for row in replaced])
+        share[words] = float(known[new].float().mean())
+    assert share["uniform"] < 0.05 < 0.3 < share["likely"]
+
+
 def test_draws_follow_the_soft_policy_at_its_temperature() -> None:
     """The first word of many draws, against softmax(Q / tau)."""
     critic, many = models(dropout=0.0)["critic"], 400

@@ -132,12 +132,12 @@ def test_soft_q_is_judged_by_its_best_words_however_wide_the_actor_is_searched(
     found = []
     for width in (1, 4):
         run = make(
-            tmp_path / str(width), data, f"validation_beam={width}", "phase.1.epochs=8", "phase.1.tau=0.1", text=text
+            tmp_path / str(width), data, f"validation_beam={width}", "phase.1.epochs=4", "phase.1.tau=0.1", text=text
         )
         Trainer(run, prepared, quiet).train()
         found.append([entry["bleu"] for entry in without_times(run) if entry["event"] == "validation"])
     assert found[0] == found[1]
-    assert len(set(found[0])) > 4
+    assert len(set(found[0])) > 2
 
 
 def test_the_best_weights_are_kept_not_the_last(data: Path, prepared: Prepared, tmp_path: Path, monkeypatch) -> None:
