@@ -145,6 +145,21 @@ def test_figures_can_be_read_on_their_colour() -> None:
     pyplot.close()
 
 
+@pytest.mark.parametrize("folder", ["credit", "credit-critic"])
+def test_the_legend_of_credit_curves_has_room(folder: str, tmp_path: Path, monkeypatch) -> None:
+    """One panel or two: as wide as matplotlib draws it, with the names of the published cells."""
+    kept = []
+    monkeypatch.setattr(plots, "_save", lambda figure, _: kept.append(figure))
+    found = cells.read([Path(__file__).parents[2] / "results" / folder])
+    plots.credit_curves(found, tmp_path / "x.svg")
+    (figure,) = kept
+    figure.canvas.draw()
+    legend, room = figure.legends[0].get_window_extent(), figure.bbox
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {cell.name for cell in found}
+    assert room.x0 <= legend.x0 < legend.x1 <= room.x1
+    assert room.y0 <= legend.y0 < legend.y1 <= room.y1
+
+
 def test_credit_shows_every_token_and_figure(tiny, tmp_path: Path) -> None:
     out = tmp_path / "credit.svg"
     assert command("credit", tiny.done.folder, "--sentence", 2, "--out", out) == 0

@@ -90,6 +90,7 @@ def test_published_counts_give_the_published_bleu(path: Path) -> None:
         ("mle", "MLE"),
         ("mle-continued", "MLE trained on"),
         ("raml-from-mle", "RAML, from MLE"),
+        ("vaml-copying", "VAML, copying critic"),
         ("ac", "AC"),
         ("erac", "ERAC"),
         ("erac-without-future-entropy", "ERAC without future entropy"),

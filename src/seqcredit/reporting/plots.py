@@ -151,11 +151,12 @@ def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
             if found := cell.curve(key):
                 panel.plot(*zip(*found, strict=True), **_style(names.index(cell.name)), lw=1.2)
         panel.set(title=CURVES[key], xlabel="updates", yscale="log")
+        panel.yaxis.get_major_locator().set_params(subs=(1, 2, 5))
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.yaxis.set_minor_formatter(lambda value, _: "")
         panel.grid(alpha=0.3, which="both")
     lines = [_pyplot().Line2D([], [], **_style(number), label=name) for number, name in enumerate(names)]
-    figure.legend(handles=lines, loc="outside lower center", ncols=min(5, len(lines)), frameon=False)
+    figure.legend(handles=lines, loc="outside lower center", ncols=min(2 * len(shown), len(lines)), frameon=False)
     _save(figure, path)
 
 
