@@ -279,23 +279,23 @@ def test_the_ablation_has_the_papers_cells() -> None:
 def test_all_algorithms_have_three_seeds() -> None:
     os.chdir(ROOT)
     plan = planning.read(Path("sweeps/tatoeba.toml"))
-    stems = {path.stem for path in Path("recipes/tatoeba").glob("*.toml")}
+    stems = {path.stem for path in Path("recipes/tatoeba").glob("*.toml")} - {"vaml-from-mle"}  # the search ended it
     results = [c for c in plan.cells.values() if c.records]
     assert {(c.name, c.seed) for c in results} == {(stem, seed) for stem in stems for seed in (1, 2, 3)}
     first = {
         "mle-continued": "mle",
         "critic": "mle",
         "erac-critic": "mle",
-        "soft-q": "mle",
+        "soft-q-copying": "mle",
         "raml-from-mle": "mle",
-        "vaml-from-mle": "soft-q",
+        "vaml-copying": "soft-q-copying",
         "erac-exact-eos": "mle",
         "ac": "critic",
         "erac": "erac-critic",
         WITHOUT: "critic",
     }
     for cell_ in plan.cells.values():
-        assert cell_.name in (cell_.path.stem, "critic", "erac-critic", "soft-q")
+        assert cell_.name in (cell_.path.stem, "critic", "erac-critic", "soft-q-copying")
         start = first.get(cell_.name)
         assert cell_.init_from == (f"{start}-{cell_.seed}" if start else None)
 
