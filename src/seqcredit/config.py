@@ -86,9 +86,7 @@ class Proposing(Phase):
     samples: int = 5  # M, the reference included
     proposal: Literal["ngram", "corrupt", "policy", "mixed"] = "ngram"  # "policy": from P_Q; "mixed": half and half
     longest: int = 4  # words of a replaced n-gram
-    words: Literal["uniform", "likely"] = (
-        "uniform"  # in its place: any, or such as one would confuse with the right ones
-    )
+    words: Literal["uniform", "likely"] = "uniform"  # in its place: any, or such as one would confuse with the right
     corruption: float = 0.2  # share of corrupted words
     bound: int = 51  # T: tokens of a sequence at the most, eos included
 
