@@ -359,6 +359,16 @@ def test_proposals_that_a_phase_can_draw(objective: str, kind: str) -> None:
     assert read(phase_text(objective, f'proposal = "{kind}"')).phase[0].proposal == kind
 
 
+@pytest.mark.parametrize("kind", ["corrupt", "policy"])
+def test_only_replaced_ngrams_have_likely_words(kind: str) -> None:
+    said = complaint(phase_text("soft_q", f'proposal = "{kind}"', 'words = "likely"'))
+    assert said.endswith(
+        f"phase 1 (soft_q): words is 'likely', but a proposal of '{kind}' replaces no n-grams; choose ngram or leave "
+        "`words` out."
+    )
+    assert read(phase_text("soft_q", 'proposal = "mixed"', 'words = "likely"')).phase[0].words == "likely"
+
+
 def test_to_be_judged_by_the_exact_q_it_must_be_there() -> None:
     top = '[payoff]\nmetric = "edit"\n'
     read(phase_text("soft_q", 'judged_by = "exact"', "exact = 4", top=top))

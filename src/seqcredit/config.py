@@ -324,6 +324,11 @@ def _check_proposal(phase: Phase, where: str) -> None:
         without = "it has no Q to draw from" if type(phase) is Raml else "its weights are those of one kind of proposal"
         allowed = ", ".join(("ngram", "corrupt", *drawn))
         raise UserError(f"{where}: proposal is {phase.proposal!r}, but {without}; choose one of {allowed}.")
+    if isinstance(phase, Proposing) and phase.words == "likely" and phase.proposal in ("corrupt", "policy"):
+        raise UserError(
+            f"{where}: words is 'likely', but a proposal of {phase.proposal!r} replaces no n-grams; choose ngram or "
+            "leave `words` out."
+        )
 
 
 def _check_exact(phase: Phase, payoff: Payoff, where: str) -> None:

@@ -67,6 +67,11 @@ def test_the_line_says_where_a_run_stands(tiny, tmp_path: Path) -> None:
         "actor_critic: epoch 1/2, 4 updates, 2 updates/s, learning rate 0.001, phase at most 4 s left, "
         "last line 58 s ago"
     )
+    resolved = run.folder / "resolved.toml"
+    before, actor_critic = resolved.read_text().rsplit("updates = 0", 1)
+    resolved.write_text(f"{before}updates = 5{actor_critic}")
+    (state,) = watching.states([run.folder], now=260.0)
+    assert state.line.startswith("actor_critic: epoch 1/1, 4 updates, 2 updates/s")
     shutil.rmtree(tmp_path / "run")
     run = copy(tiny.done, tmp_path / "run")
     (state,) = watching.states([run.folder])

@@ -77,8 +77,9 @@ def _line(run: Run, past: History, now: float) -> str:
         return f"{last['phase']}: done, {_silence(last, now)}"
     mine = [entry for entry in past.entries if entry["phase"] == phase.name]
     epoch = next((entry["epoch"] for entry in reversed(mine) if "epoch" in entry), 0)
-    parts = [f"{phase.name}: epoch {min(epoch + 1, phase.epochs)}/{phase.epochs}, {last['updates']:,} updates"]
     speed, batches = _speed(mine), _batches(run, phase.batch_size)
+    epochs = len(phase.lengths(batches)) if batches else phase.epochs
+    parts = [f"{phase.name}: epoch {min(epoch + 1, epochs)}/{epochs}, {last['updates']:,} updates"]
     parts += [f"{speed:.3g} updates/s"] if speed else []
     rates = [entry["rate"] for entry in mine if "rate" in entry]
     parts += [f"learning rate {phase.learning_rate * rates[-1]:.3g}"] if rates else []
