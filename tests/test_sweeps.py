@@ -98,10 +98,22 @@ def test_the_search(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(("sweep", "cell"), [("credit", "copy-eos-mixed"), ("credit-critic", "exact-eos")])
 def test_credit_errors(sweep: str, cell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_data(tmp_path / "runs/demo/data")
-    found = swept(sweep, tmp_path, sweep, f"{cell}-1", epochs=2)[f"{cell}-1"]
+    found = swept(sweep, tmp_path, sweep, f"{cell}-1", epochs=2)
+    check_credit_table(tmp_path / "results" / sweep, cell, found, capsys)
+
+
+@pytest.mark.slow
+def test_credit_errors_of_real_text(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = swept("credit-tatoeba", place, "credit-tatoeba", "edit-copy-eos-likely-1", epochs=2)
+    assert {*found} == {"mle-1", "edit-copy-eos-likely-1"}
+    (place / "results/credit-tatoeba/mle-1.json").unlink()  # it has no credit
+    check_credit_table(place / "results/credit-tatoeba", "edit-copy-eos-likely", found, capsys)
+
+
+def check_credit_table(folder: Path, cell: str, found: dict[str, dict], capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    assert run("table", tmp_path / "results" / sweep, "--layout", "credit") == 0
-    least = min(error for _, error in found["credit"]["credit_error"])
+    assert run("table", folder, "--layout", "credit") == 0
+    least = min(error for _, error in found[f"{cell}-1"]["credit"]["credit_error"])
     assert f"| {cell} | 1 | {least:.2f} |" in capsys.readouterr().out
     assert least > 0
 
