@@ -135,7 +135,7 @@ class Trainer:
     def _run_phase(self) -> None:
         """One phase to its end, from wherever it stands."""
         progress, phase = self.progress, self.phase
-        if progress.updates == 0 and self.objective(phase) == "actor_critic":
+        if progress.updates == 0 and isinstance(phase, config.ActorCritic) and phase.keeps_start:
             self._validate()
         lengths = self._lengths(phase)
         while progress.epoch < len(lengths) and progress.decays <= phase.decays:
