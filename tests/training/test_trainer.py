@@ -272,6 +272,22 @@ def test_a_damaged_checkpoint_costs_only_what_came_after_the_one_before(
     assert without_times(finished) == without_times(run)
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_what_an_actor_starts_from_is_kept_if_nothing_is_better(
+    keeps: bool, data: Path, prepared: Prepared, tmp_path: Path, monkeypatch
+) -> None:
+    run = make(tmp_path / "run", data, f"phase.3.keeps_start={str(keeps).lower()}", "phase.*.epochs=1")
+    monkeypatch.setattr(Trainer, "judge", lambda self: ("bleu", 20.0 - self.progress.updates))
+    Trainer(run, prepared, quiet).train()
+    validated = [e["updates"] for e in without_times(run) if (e["event"], e["phase"]) == ("validation", "actor_critic")]
+    assert validated == ([0, 5, 8] if keeps else [5, 8])
+    before, after = (
+        {key: tensor for key, tensor in run.weights(phase).items() if key.startswith("actor.")}
+        for phase in ("critic", "actor_critic")
+    )
+    assert same(before, after) == keeps
+
+
 DIVERGING = RECIPE.split('[[phase]]\nobjective = "critic"')[0].replace("learning_rate = 0.5", "learning_rate = 1e38")
 
 
