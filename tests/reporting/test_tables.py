@@ -270,6 +270,11 @@ def test_ablation_is_a_grid_of_validation(prepared: Prepared, tmp_path: Path) ->
         ["0.001", "paper", "29.41", "29.26", "29.32", "27.44"],
     ]
     assert table.bold == {(0, 3)}
+    early = {"diverged": ["actor_critic"], "validation": {"actor_critic": None}}
+    write_cell(
+        tmp_path / "g3-1.json", prepared, "ERAC", said, 1, ["phase.3.smoothing=0", "phase.3.target_rate=1"], **early
+    )
+    assert tables.ablation(cells.read([tmp_path])).rows[0][-1] == "-†"  # before it was ever validated
 
 
 def test_a_search_shows_validation_alone_and_what_it_chose(prepared: Prepared, tmp_path: Path, capsys) -> None:

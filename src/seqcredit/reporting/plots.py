@@ -80,20 +80,21 @@ def _tau_panel(panel: Any, cells: "Sequence[Cell]", mle: "Sequence[Cell]") -> No
     for cell in sorted(cells, key=_tau):
         if not cell.diverged:
             by_tau.setdefault(_tau(cell), []).append(cell.bleu or 0.0)
-    places, runs, colour = list(by_tau), list(by_tau.values()), COLOURS[0]
+    place = {tau: number for number, tau in enumerate(sorted({_tau(cell) for cell in cells}))}  # as far from each other
+    places, runs, colour = [place[tau] for tau in by_tau], list(by_tau.values()), COLOURS[0]
     several = max(map(len, runs), default=0) > 1
     label = "mean, runs and their range" if several else "one run each"
     panel.fill_between(places, [*map(min, runs)], [*map(max, runs)], color=colour, alpha=0.2, lw=0)
     panel.plot(places, [*map(fmean, runs)], color=colour, marker="o", ms=4, label=label)
-    for place, values in by_tau.items() if several else ():
-        panel.plot([place] * len(values), values, "_", color=colour, ms=7)
-    lost = [(_tau(cell), cell.bleu) for cell in cells if cell.diverged]
-    if lost:
-        panel.plot(*zip(*lost, strict=True), "x", color=COLOURS[1], ms=6, label="diverged")
+    for at, values in zip(places, runs, strict=True) if several else ():
+        panel.plot([at] * len(values), values, "_", color=colour, ms=7)
+    lost = sorted({place[_tau(cell)] for cell in cells if cell.diverged})
+    if lost:  # at the foot: how low they are says nothing
+        foot = panel.get_xaxis_transform()
+        panel.plot(lost, [0.03] * len(lost), "x", color=COLOURS[1], ms=6, label="diverged", transform=foot)
     if mle:
         panel.axhline(fmean(cell.bleu or 0.0 for cell in mle), color=COLOURS[-1], ls="--", lw=1, label="MLE")
-    panel.set_xticks(sorted({_tau(cell) for cell in cells}))
-    panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    panel.set_xticks([*place.values()], [f"{tau:g}" for tau in place])
     panel.grid(alpha=0.3)
     panel.legend(frameon=False)
 

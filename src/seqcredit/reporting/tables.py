@@ -65,15 +65,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Summary:
-    """Several runs of one recipe; diverged ones and those without a figure are not among the values."""
+    """Several runs of one recipe. Diverged ones are counted, but their figures left out, and so are missing ones."""
 
     values: list[float]
     diverged: int
 
     @classmethod
     def of(cls, cells: Iterable[Cell], figure: Callable[[Cell], float | None]) -> "Summary":
-        found = [(cell, value) for cell in cells if (value := figure(cell)) is not None]
-        return cls([value for cell, value in found if not cell.diverged], sum(cell.diverged for cell, _ in found))
+        found = [(cell.diverged, figure(cell)) for cell in cells]
+        values = [value for lost, value in found if value is not None and not lost]
+        return cls(values, sum(lost for lost, _ in found))
 
     @property
     def mean(self) -> float:
