@@ -347,7 +347,8 @@ MUTANTS = [
     Mutant(COMPARE, "samples, np.random.default_rng(SEED))", "samples, np.random.default_rng(SEED + 1))"),
     Mutant(RESULT_TABLES, "[cell.seed for cell in first] == [", "[cell.seed for cell in first] != ["),
     Mutant(RESULT_TABLES, "max(found, key=found.__getitem__), 3", "min(found, key=found.__getitem__), 3"),
-    Mutant(RESULT_TABLES, "[value for cell, value in found if not cell.diverged]", "[value for cell, value in found]"),
+    Mutant(RESULT_TABLES, "if value is not None and not lost]", "if value is not None]"),
+    Mutant(RESULT_TABLES, "sum(lost for lost, _ in found)", "sum(lost for lost, value in found if value is not None)"),
     Mutant(RESULT_TABLES, "{mine - theirs:+.2f}", "{theirs - mine:+.2f}"),
     Mutant(RESULT_TABLES, "LATEX.get(letter, letter) for", "letter for"),
     Mutant(COMPARE, "[score.sys_len, score.ref_len,", "[score.ref_len, score.sys_len,"),
@@ -423,6 +424,11 @@ MUTANTS = [
     Mutant("rewards/linear.py", "* wanted - orders).clamp", "* wanted + orders).clamp"),
     Mutant("rewards/linear.py", "wanted.clamp(min=1)).clamp(max=1)", "wanted.clamp(min=1))"),
     Mutant("rewards/linear.py", "/ self.length**2", "* self.length**2"),
+    Mutant("training/trainer.py", "and phase.keeps_start:", "and True:"),
+    Mutant(
+        CONFIG, 'phase.words == "likely" and phase.proposal in', 'phase.words == "likely" and phase.proposal not in'
+    ),
+    Mutant(WATCHING, "len(phase.lengths(batches)) if batches", "phase.epochs if batches"),
     Mutant("training/trainer.py", "left / (left + 1)", "left / (left + 2)"),
     Mutant("training/trainer.py", "progress.epoch == len(lengths) and", "progress.epoch < len(lengths) and"),
     Mutant("training/trainer.py", "sum(lengths) - progress.updates", "lengths[0] - progress.updates"),

@@ -271,6 +271,7 @@ def test_the_ablation_has_the_papers_cells() -> None:
     assert taus == [[tau, tau] for tau in (0, 0.01, 0.02, 0.06, 0.12, 0.24)]
     last = {c.name: c.recipe.phase[2] for c in cells if c.name.startswith("vaml")}
     assert {name: (phase.kappa, phase.proposal) for name, phase in last.items()} == {
+        "vaml-copying": (0.2, "ngram"),
         "vaml-kappa-1": (1, "ngram"),
         "vaml-policy": (0.2, "policy"),
     }
