@@ -104,7 +104,7 @@ def test_credit_errors(sweep: str, cell: str, tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.slow
 def test_credit_errors_of_real_text(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = swept("credit-tatoeba", place, "credit-tatoeba", "edit-copy-eos-likely-1", epochs=2)
+    found = swept("credit-tatoeba", place, "credit-tatoeba", "edit-copy-eos-likely-1")
     assert {*found} == {"mle-1", "edit-copy-eos-likely-1"}
     (place / "results/credit-tatoeba/mle-1.json").unlink()  # it has no credit
     check_credit_table(place / "results/credit-tatoeba", "edit-copy-eos-likely", found, capsys)
