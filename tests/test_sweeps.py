@@ -99,7 +99,7 @@ def test_the_search(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_credit_errors(sweep: str, cell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_data(tmp_path / "runs/demo/data")
     found = swept(sweep, tmp_path, sweep, f"{cell}-1", epochs=2)
-    check_credit_table(tmp_path / "results" / sweep, cell, found, capsys)
+    assert_credit_table(tmp_path / "results" / sweep, cell, found, capsys)
 
 
 @pytest.mark.slow
@@ -107,10 +107,10 @@ def test_credit_errors_of_real_text(place: Path, capsys: pytest.CaptureFixture[s
     found = swept("credit-tatoeba", place, "credit-tatoeba", "edit-copy-eos-likely-1")
     assert {*found} == {"mle-1", "edit-copy-eos-likely-1"}
     (place / "results/credit-tatoeba/mle-1.json").unlink()  # it has no credit
-    check_credit_table(place / "results/credit-tatoeba", "edit-copy-eos-likely", found, capsys)
+    assert_credit_table(place / "results/credit-tatoeba", "edit-copy-eos-likely", found, capsys)
 
 
-def check_credit_table(folder: Path, cell: str, found: dict[str, dict], capsys: pytest.CaptureFixture[str]) -> None:
+def assert_credit_table(folder: Path, cell: str, found: dict[str, dict], capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert run("table", folder, "--layout", "credit") == 0
     least = min(error for _, error in found[f"{cell}-1"]["credit"]["credit_error"])

@@ -320,12 +320,14 @@ def plain_edit(payoff: Payoff) -> bool:
 
 
 def _check_proposal(phase: Phase, where: str) -> None:
+    if not isinstance(phase, Proposing):
+        return
     drawn = {SoftQ: ("policy", "mixed"), Vaml: ("policy",)}.get(type(phase), ())
-    if isinstance(phase, Proposing) and phase.proposal in ("policy", "mixed") and phase.proposal not in drawn:
+    if phase.proposal in ("policy", "mixed") and phase.proposal not in drawn:
         without = "it has no Q to draw from" if type(phase) is Raml else "its weights are those of one kind of proposal"
         allowed = ", ".join(("ngram", "corrupt", *drawn))
         raise UserError(f"{where}: proposal is {phase.proposal!r}, but {without}; choose one of {allowed}.")
-    if isinstance(phase, Proposing) and phase.words == "likely" and phase.proposal in ("corrupt", "policy"):
+    if phase.words == "likely" and phase.proposal in ("corrupt", "policy"):
         raise UserError(
             f"{where}: words is 'likely', but a proposal of {phase.proposal!r} replaces no n-grams; choose ngram or "
             "leave `words` out."

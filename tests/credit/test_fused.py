@@ -193,20 +193,20 @@ def gradients(loss: Tensor, leaves: list[Tensor]) -> list[Tensor | None]:
     return list(torch.autograd.grad(-1.7 * loss, leaves, allow_unused=True))
 
 
-def close(found: Tensor, expected: Tensor, tolerance: float) -> None:
+def assert_near(found: Tensor, expected: Tensor, tolerance: float) -> None:
     assert found.shape == expected.shape
     size = float(expected.detach().abs().amax()) if expected.numel() else 0.0
     torch.testing.assert_close(found, expected.to(found.dtype), atol=tolerance * max(size, 1.0), rtol=0)
 
 
-def compare(name: str, x: Inputs, tolerance: float = DOUBLE) -> None:
+def assert_as_specified(name: str, x: Inputs, tolerance: float = DOUBLE) -> None:
     fast, specification = (loss(x) for loss in PAIRS[name])
-    close(fast, specification, tolerance)
+    assert_near(fast, specification, tolerance)
     leaves = x.leaves()
     for found, expected in zip(gradients(fast, leaves), gradients(specification, leaves), strict=True):
         assert (found is None) == (expected is None)
         if found is not None and expected is not None:
-            close(found, expected, tolerance)
+            assert_near(found, expected, tolerance)
 
 
 @pytest.fixture(params=["one chunk", "several chunks"], autouse=True)
@@ -223,22 +223,22 @@ def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_equals_the_specification(name: str) -> None:
-    compare(name, inputs())
+    assert_as_specified(name, inputs())
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_equals_the_specification_without_a_bound(name: str) -> None:
-    compare(name, inputs(forced=None))
+    assert_as_specified(name, inputs(forced=None))
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_equals_the_specification_in_single_precision(name: str) -> None:
-    compare(name, inputs(torch.float32), SINGLE)
+    assert_as_specified(name, inputs(torch.float32), SINGLE)
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_equals_the_specification_at_tau_zero(name: str) -> None:
-    compare(name, inputs(tau=0.0))
+    assert_as_specified(name, inputs(tau=0.0))
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -248,7 +248,7 @@ def test_equals_the_specification_at_tau_zero_where_actions_are_equally_good(nam
         for readout in (x.critic, x.target):
             readout.weight[2:5], readout.bias[2:5] = 0, 4  # the same for every state, and most often the best
     assert (x.critic.full().amax(-1) == 4).any()
-    compare(name, x)
+    assert_as_specified(name, x)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -256,7 +256,7 @@ def test_equals_the_specification_at_tau_zero_where_actions_are_equally_good(nam
 def test_equals_the_specification_with_extreme_scores(name: str, scale: float) -> None:
     x = inputs(scale=scale)
     assert (x.logp.exp() == 0).any() or scale == 1e2
-    compare(name, x)
+    assert_as_specified(name, x)
     single = inputs(torch.float32, scale=scale)
     found = PAIRS[name][0](single)
     assert all(g is None or g.isfinite().all() for g in [found, *gradients(found, single.leaves())])
@@ -268,14 +268,14 @@ def test_equals_the_specification_with_an_impossible_action(name: str) -> None:
     with torch.no_grad():
         x.actor.bias[V - 1] = -torch.inf
         x.critic.bias[V - 1] = -1e4  # so that P_Q is 0 there
-    compare(name, x)
+    assert_as_specified(name, x)
 
 
 @pytest.mark.parametrize("name", [name for name in PAIRS if name != "mle"])
 def test_tokens_of_weight_zero_leave_no_trace(name: str) -> None:
     x = inputs()
     x.weights[1:3] = 0
-    compare(name, x)
+    assert_as_specified(name, x)
     x.weights[:] = 0
     loss = PAIRS[name][0](x)
     assert loss == 0
@@ -284,7 +284,7 @@ def test_tokens_of_weight_zero_leave_no_trace(name: str) -> None:
 
 @pytest.mark.parametrize("kappa", [0.0, 1.0, COINS, COINS & False, COINS | True], ids=str)
 def test_vaml_with_any_kappa(kappa: float | Tensor) -> None:
-    compare("vaml", inputs(kappa=kappa))
+    assert_as_specified("vaml", inputs(kappa=kappa))
 
 
 def test_q_is_not_read_where_kappa_is_zero() -> None:
@@ -305,11 +305,11 @@ def test_likelihood_of_each_token(kappa: float | Tensor) -> None:
     x = inputs(kappa=kappa)
     expected = PACKING.take(losses.mle(x.logp, TOKENS)).detach()
     _, nll = fused.cross_entropy(x.actor.packed(), x.packed_tokens, x.packed_weights)
-    close(nll, expected, DOUBLE)
+    assert_near(nll, expected, DOUBLE)
     _, nll = fused.vaml(
         x.actor.packed(), x.critic.packed(), x.packed_tokens, x.packed_weights, TAU, x.packed_kappa, x.packed_forced
     )
-    close(nll, expected, DOUBLE)
+    assert_near(nll, expected, DOUBLE)
     assert not nll.requires_grad
 
 
@@ -320,9 +320,9 @@ def test_residual_and_q_of_each_token() -> None:
     )
     q = x.critic.full().detach()
     targets = values.one_step_targets(REWARDS, values.soft_value(q, TAU, FORCED), TOKENS)
-    close(residual, PACKING.take(values.chosen(q, TOKENS) - targets), DOUBLE)
+    assert_near(residual, PACKING.take(values.chosen(q, TOKENS) - targets), DOUBLE)
     _, chosen = fused.critic(x.critic.packed(), x.packed_tokens, PACKING.take(TARGETS))
-    close(chosen, PACKING.take(values.chosen(q, TOKENS)), DOUBLE)
+    assert_near(chosen, PACKING.take(values.chosen(q, TOKENS)), DOUBLE)
     assert not residual.requires_grad
     assert not chosen.requires_grad
 
@@ -339,8 +339,8 @@ def test_values_and_entropy(tau: float, future_entropy: bool, bound_value: fused
     improved = fast_actor(x, **options)
     fixed = fused.expected_value(x.actor.packed(), x.target.packed(), tau, forced=x.packed_forced, **options)
     for states, entropy in ((improved.values, improved.entropy), fixed):
-        close(REWARDS + PACKING.spread(look_ahead(states, PACKING.following)), expected, DOUBLE)
-        close(entropy, uncertainty, DOUBLE)
+        assert_near(REWARDS + PACKING.spread(look_ahead(states, PACKING.following)), expected, DOUBLE)
+        assert_near(entropy, uncertainty, DOUBLE)
         assert not states.requires_grad
         assert not entropy.requires_grad
 
@@ -349,7 +349,7 @@ def test_values_and_entropy(tau: float, future_entropy: bool, bound_value: fused
 def test_soft_value(tau: float) -> None:
     x = inputs()
     soft = fused.soft_value(x.critic.packed(), tau, x.packed_forced)
-    close(soft, PACKING.take(values.soft_value(x.critic.full(), tau, FORCED)).detach(), DOUBLE)
+    assert_near(soft, PACKING.take(values.soft_value(x.critic.full(), tau, FORCED)).detach(), DOUBLE)
     assert not soft.requires_grad
 
 
@@ -359,14 +359,14 @@ STATES = torch.tensor([0, 0, 0, 2, 1])
 AT_ONE = torch.tensor([3, 3, 0, 5, 7])
 
 
-def shared(loss: Callable[..., Tensor], rows: Table, weights: Tensor, **numbers: Tensor) -> None:
+def assert_the_same_shared(loss: Callable[..., Tensor], rows: Table, weights: Tensor, **numbers: Tensor) -> None:
     """Tokens that share their states, against each with a state of its own."""
     apart = Table(rows.features[STATES], rows.weight, rows.bias)
     together = loss(rows, weights=weights, states=STATES, **numbers)
     expected = loss(apart, weights=weights, states=None, **numbers)
-    close(together, expected, DOUBLE)
+    assert_near(together, expected, DOUBLE)
     for found, wanted in zip(torch.autograd.grad(together, rows), torch.autograd.grad(expected, rows), strict=True):
-        close(found, wanted, DOUBLE)
+        assert_near(found, wanted, DOUBLE)
 
 
 def three_rows(seed: int) -> Table:
@@ -377,7 +377,7 @@ def test_cross_entropy_of_tokens_that_share_states() -> None:
     def loss(rows: Table, weights: Tensor, states: Tensor | None) -> Tensor:
         return fused.cross_entropy(rows, AT_ONE, weights, states)[0]
 
-    shared(loss, three_rows(40), random(5, seed=43).exp())
+    assert_the_same_shared(loss, three_rows(40), random(5, seed=43).exp())
 
 
 @pytest.mark.parametrize("kappa", [KAPPA, torch.tensor([True, False, True, False, True])], ids=["number", "coins"])
@@ -389,7 +389,7 @@ def test_vaml_of_tokens_that_share_states(kappa: float | Tensor) -> None:
         table = q._replace(features=q.features[STATES]) if apart else q
         return fused.vaml(rows, table, AT_ONE, weights, TAU, kappa, forced[STATES] if apart else forced, states)[0]
 
-    shared(loss, three_rows(40), random(5, seed=43).exp())
+    assert_the_same_shared(loss, three_rows(40), random(5, seed=43).exp())
 
 
 def test_critic_of_tokens_that_share_states() -> None:
@@ -399,7 +399,7 @@ def test_critic_of_tokens_that_share_states() -> None:
         mask = forced[STATES] if states is None else forced
         return fused.critic(rows, AT_ONE, targets, SMOOTHING, "sum", mask, 1.0, weights, states)[0]
 
-    shared(loss, three_rows(40), random(5, seed=43).exp())
+    assert_the_same_shared(loss, three_rows(40), random(5, seed=43).exp())
 
 
 def test_soft_q_of_sequences_that_share_a_beginning() -> None:
@@ -416,9 +416,9 @@ def test_soft_q_of_sequences_that_share_a_beginning() -> None:
     found, _ = fused.soft_q(table, tokens, packed, following, TAU, weights=twice, states=states)
     q = torch.nn.functional.linear(rows[torch.tensor([[0, 1, 2, 2], [0, 1, 3, 4]])], weight, bias)
     expected = losses.soft_q(q, sequences, rewards * token_mask(sequences), TAU).sum()
-    close(found, expected, DOUBLE)
+    assert_near(found, expected, DOUBLE)
     for mine, theirs in zip(torch.autograd.grad(found, table), torch.autograd.grad(expected, table), strict=True):
-        close(mine, theirs, DOUBLE)
+        assert_near(mine, theirs, DOUBLE)
 
 
 # How it behaves.
@@ -433,7 +433,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     def loss(*parts: Tensor) -> Tensor:
         return PAIRS[name][0](x._replace(**{trained: Network(*parts)}))
 
-    torch.autograd.gradcheck(loss, (*getattr(x, trained),))
+    assert torch.autograd.gradcheck(loss, (*getattr(x, trained),))
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -442,7 +442,7 @@ def test_only_what_asks_for_a_gradient_gets_one(name: str, frozen: int) -> None:
     x = inputs()
     for part in (x.actor, x.critic, x.target):
         part[frozen].requires_grad_(False)
-    compare(name, x)
+    assert_as_specified(name, x)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -525,25 +525,25 @@ def test_td_errors_and_smoothing_never_score_all_actions(monkeypatch: pytest.Mon
 HALF = 3e-2  # of the largest entry; bfloat16 has 8 bits
 
 
-def in_half(name: str, device: str) -> None:
+def assert_in_half(name: str, device: str) -> None:
     """Under autocast, against the specification in double precision; gradients keep the precision of the weights."""
     x, exact = inputs(torch.float32, device), inputs()
     with torch.autocast(device, torch.bfloat16):
         loss = PAIRS[name][0](x)
     specification = PAIRS[name][1](exact)
     assert loss.dtype == torch.float32
-    close(loss.cpu().double(), specification, HALF)
+    assert_near(loss.cpu().double(), specification, HALF)
     expected = gradients(specification, exact.leaves())
     for found, wanted in zip(gradients(loss, x.leaves()), expected, strict=True):
         if wanted is not None:
             assert found is not None
             assert found.dtype == torch.float32
-            close(found.cpu().double(), wanted, HALF)
+            assert_near(found.cpu().double(), wanted, HALF)
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_bfloat16_by_autocast(name: str) -> None:
-    in_half(name, "cpu")
+    assert_in_half(name, "cpu")
 
 
 def test_autocast_rounds_what_goes_into_products() -> None:
@@ -553,7 +553,7 @@ def test_autocast_rounds_what_goes_into_products() -> None:
         _, nll = fused.cross_entropy(x.actor.packed(), x.packed_tokens)
     chosen = values.chosen(torch.nn.functional.linear(*rounded, x.actor.bias), TOKENS)
     scores = torch.nn.functional.linear(*(part.bfloat16() for part in rounded)).float() + x.actor.bias
-    close(nll, x.take(scores.logsumexp(-1) - chosen).detach(), 1e-6)
+    assert_near(nll, x.take(scores.logsumexp(-1) - chosen).detach(), 1e-6)
 
 
 def test_autocast_leaves_double_precision_alone() -> None:
@@ -576,8 +576,8 @@ def test_bfloat16_is_summed_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     assert weight.dtype == bias.dtype == torch.bfloat16
     expected = torch.full((V,), rows / V)
     expected[0] -= rows
-    close(bias.float(), expected, 5e-3)
-    close(weight.float(), expected.unsqueeze(-1).expand(V, D), 5e-3)
+    assert_near(bias.float(), expected, 5e-3)
+    assert_near(weight.float(), expected.unsqueeze(-1).expand(V, D), 5e-3)
 
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -587,13 +587,13 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is n
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, DOUBLE), (torch.float32, SINGLE)], ids=str)
 def test_on_a_gpu(name: str, dtype: torch.dtype, tolerance: float) -> None:
-    compare(name, inputs(dtype, "cuda"), tolerance)
+    assert_as_specified(name, inputs(dtype, "cuda"), tolerance)
 
 
 @needs_gpu
 @pytest.mark.parametrize("name", PAIRS)
 def test_bfloat16_by_autocast_on_a_gpu(name: str) -> None:
-    in_half(name, "cuda")
+    assert_in_half(name, "cuda")
 
 
 @needs_gpu
@@ -602,4 +602,4 @@ def test_values_on_a_gpu() -> None:
     tables, expected = (x.actor.packed(), x.target.packed()), (here.actor.packed(), here.target.packed())
     found = fused.expected_value(*tables, TAU, forced=x.packed_forced)
     for mine, wanted in zip(found, fused.expected_value(*expected, TAU, forced=here.packed_forced), strict=True):
-        close(mine.cpu(), wanted, DOUBLE)
+        assert_near(mine.cpu(), wanted, DOUBLE)

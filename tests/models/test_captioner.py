@@ -28,7 +28,7 @@ def model(layers: int = 1, dropout: float = 0.3) -> Captioner:
     return net
 
 
-def close(a: Tensor, b: Tensor) -> None:
+def assert_near(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
 
 
@@ -42,7 +42,7 @@ def test_features_are_repeated_steps(layers: int, dropped: bool) -> None:
         features, state = net.step(memory, state, token, None if masks is None else masks[:, t])
         out.append(features)
         token = TOKENS[:, t]
-    close(net.features(memory, TOKENS, masks), torch.stack(out, 1))
+    assert_near(net.features(memory, TOKENS, masks), torch.stack(out, 1))
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -53,7 +53,7 @@ def test_the_decoder_starts_from_the_projected_picture(layers: int) -> None:
     h, c = states[:, : 4 * layers].unflatten(1, (layers, 4)), states[:, 4 * layers :].unflatten(1, (layers, 4))
     words = torch.cat([net.bos.expand(3, 1, -1), net.embedding(TOKENS[:, :-1])], 1)
     expected, _ = net.decoder(words, (h.transpose(0, 1).contiguous(), c.transpose(0, 1).contiguous()))
-    close(net.features(net.encode(PICTURES), TOKENS), expected)
+    assert_near(net.features(net.encode(PICTURES), TOKENS), expected)
 
 
 def test_each_picture_is_projected_once() -> None:
@@ -62,7 +62,7 @@ def test_each_picture_is_projected_once() -> None:
     several = net.encode(PICTURES.repeat_interleave(4, 0))
     assert seen == [3]
     for mine, other in zip(several, repeat(net.encode(PICTURES), 4), strict=True):
-        close(mine.double(), other.double())
+        assert_near(mine.double(), other.double())
 
 
 def test_captions_that_branch_off_share_their_beginnings() -> None:
@@ -76,7 +76,7 @@ def test_captions_that_branch_off_share_their_beginnings() -> None:
     everything = net.features(
         repeat(net.encode(PICTURES), 2), tokens.flatten(0, 1), masks.repeat_interleave(2, 0)
     ).unflatten(0, (3, 2))
-    close(features, share(tokens, fork).take_states(everything))
+    assert_near(features, share(tokens, fork).take_states(everything))
 
 
 def test_search_takes_it_for_a_policy() -> None:

@@ -45,7 +45,7 @@ def by_steps(net: Seq2Seq, memory: Memory, tokens: Tensor, masks: Tensor | None 
     return torch.stack(out, 1)
 
 
-def close(a: Tensor, b: Tensor) -> None:
+def assert_near(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
 
 
@@ -59,7 +59,7 @@ def test_features_are_repeated_steps(kind, dropped) -> None:
     net = model(**kind)
     memory = net.encode(SOURCE)
     masks = net.masks(TOKENS.shape[1], Noise(generator(), len(TOKENS))) if dropped else None
-    close(net.features(memory, TOKENS, masks), by_steps(net, memory, TOKENS, masks))
+    assert_near(net.features(memory, TOKENS, masks), by_steps(net, memory, TOKENS, masks))
 
 
 @kinds
@@ -79,7 +79,7 @@ def test_a_token_changes_no_feature_up_to_its_own(kind) -> None:
 def test_the_first_feature_knows_the_source_and_bos_alone(kind) -> None:
     net = model(**kind)
     memory = net.encode(SOURCE)
-    close(net.features(memory, TOKENS)[:, 0], net.step(memory, net.start(memory), None)[0])
+    assert_near(net.features(memory, TOKENS)[:, 0], net.step(memory, net.start(memory), None)[0])
     with torch.no_grad():
         net.bos.add_(1)
     assert differ(net.features(memory, TOKENS)[:, 0], by_steps(model(**kind), memory, TOKENS)[:, 0])
@@ -97,11 +97,11 @@ def test_padding_and_company_change_nothing(kind) -> None:
         source, tokens = SOURCE[b : b + 1, : int(token_mask(SOURCE[b]).sum())], TOKENS[b : b + 1]
         alone = net.encode(source)
         length = source.shape[1]
-        close(memory.states[b, :length], alone.states[0])
-        close(memory.h[b], alone.h[0])
-        close(memory.c[b], alone.c[0])
+        assert_near(memory.states[b, :length], alone.states[0])
+        assert_near(memory.h[b], alone.h[0])
+        assert_near(memory.c[b], alone.c[0])
         assert memory.mask[b].sum() == length
-        close(features[b, : tokens.shape[1]], net.features(alone, tokens)[0])
+        assert_near(features[b, : tokens.shape[1]], net.features(alone, tokens)[0])
 
 
 @kinds
@@ -109,7 +109,7 @@ def test_padding_gets_no_gradient(kind) -> None:
     """What stands behind the first eos is never read, so its embedding could be anything."""
     net = model(**kind)
     longer = torch.cat([SOURCE, torch.full((len(SOURCE), 2), 8)], 1)  # (4, 7)
-    close(net.features(net.encode(longer), TOKENS), net.features(net.encode(SOURCE), TOKENS))
+    assert_near(net.features(net.encode(longer), TOKENS), net.features(net.encode(SOURCE), TOKENS))
     net.features(net.encode(longer[1:3]), TOKENS[1:3]).square().sum().backward()
     assert net.source_embedding.weight.grad[8].abs().max() == 0
     assert net.source_embedding.weight.grad[6].abs().max() > 0
@@ -122,7 +122,7 @@ def test_order_of_the_batch_does_not_matter(kind) -> None:
     memory = net.encode(SOURCE)
     for field, shuffled in zip(select(memory, order), net.encode(SOURCE[order]), strict=True):
         torch.testing.assert_close(field, shuffled, atol=1e-12, rtol=0)
-    close(net.features(memory, TOKENS)[order], net.features(select(memory, order), TOKENS[order]))
+    assert_near(net.features(memory, TOKENS)[order], net.features(select(memory, order), TOKENS[order]))
 
 
 def test_single_precision_holds_as_exactly() -> None:
@@ -146,11 +146,11 @@ def test_the_encoder_is_a_bidirectional_lstm(layers) -> None:
     memory = net.encode(SOURCE)
     for layer, reader in enumerate(net.encoder):
         packed, (h, c) = reader(packed)
-        close(memory.h[:, layer], torch.cat([h[0], h[1]], -1))
-        close(memory.c[:, layer], torch.cat([c[0], c[1]], -1))
+        assert_near(memory.h[:, layer], torch.cat([h[0], h[1]], -1))
+        assert_near(memory.c[:, layer], torch.cat([c[0], c[1]], -1))
     states, lengths = torch.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
     for b, length in enumerate(lengths):
-        close(memory.states[b, :length], states[b, :length])
+        assert_near(memory.states[b, :length], states[b, :length])
 
 
 @pytest.mark.parametrize("attention", ["dot", "mlp"])
@@ -168,9 +168,9 @@ def test_attention_is_what_it_is_called(attention) -> None:
                 inner = torch.tanh(net.scorer.query.weight @ h + net.scorer.key.weight @ m)
                 scores.append((net.scorer.energy.weight[0] * inner).sum())
         weights = torch.softmax(torch.stack(scores), 0)
-        close(state.attention[b, : len(states)], weights)
+        assert_near(state.attention[b, : len(states)], weights)
         assert state.attention[b, len(states) :].eq(0).all()
-        close(features[b], torch.tanh(net.combine.weight @ torch.cat([h, weights @ states])))
+        assert_near(features[b], torch.tanh(net.combine.weight @ torch.cat([h, weights @ states])))
 
 
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[-1]], ids=["plain", "all"])
@@ -214,16 +214,16 @@ def test_masks_multiply_the_attention_vector_and_what_is_fed() -> None:
     net = model(input_feeding=True)
     memory, masks = net.encode(SOURCE), net.masks(TOKENS.shape[1], Noise(generator(), len(TOKENS)))
     whole, dropped = net.features(memory, TOKENS), net.features(memory, TOKENS, masks)
-    close(dropped[:, 0], whole[:, 0] * masks[:, 0])
+    assert_near(dropped[:, 0], whole[:, 0] * masks[:, 0])
     assert differ(dropped[:, 1], whole[:, 1] * masks[:, 1])
-    close(net.step(memory, net.start(memory), None, masks[:, 0])[1].fed, dropped[:, 0])
+    assert_near(net.step(memory, net.start(memory), None, masks[:, 0])[1].fed, dropped[:, 0])
     plain = model()
-    close(plain.features(memory, TOKENS, masks), plain.features(memory, TOKENS) * masks)
+    assert_near(plain.features(memory, TOKENS, masks), plain.features(memory, TOKENS) * masks)
 
 
 def test_modules_have_no_dropout_of_their_own() -> None:
     net = model().train()
-    close(net.features(net.encode(SOURCE), TOKENS), net.features(net.encode(SOURCE), TOKENS))
+    assert_near(net.features(net.encode(SOURCE), TOKENS), net.features(net.encode(SOURCE), TOKENS))
 
 
 def test_weights_start_uniform_within_a_tenth_and_from_the_seed() -> None:
@@ -244,7 +244,7 @@ def test_copies_share_one_reading() -> None:
     net = model()
     tokens = torch.cat([TOKENS, TOKENS.roll(1, 1)])[torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])]
     twice = net.features(repeat(net.encode(SOURCE), 2), tokens)
-    close(twice, net.features(net.encode(SOURCE.repeat_interleave(2, 0)), tokens))
+    assert_near(twice, net.features(net.encode(SOURCE.repeat_interleave(2, 0)), tokens))
 
 
 @kinds
@@ -325,4 +325,4 @@ def test_a_wide_network_leaves_padding_out(monkeypatch, layers, attention) -> No
     assert net._pays(real)
     assert not net._pays(torch.ones_like(real))
     for a, b in zip(work(), usual, strict=True):
-        close(a, b)
+        assert_near(a, b)

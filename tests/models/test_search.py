@@ -76,7 +76,7 @@ def frequencies(drawn: Tensor, sequences: Tensor) -> Tensor:
     return (number(drawn).unsqueeze(0) == number(sequences).unsqueeze(1)).double().mean(1)
 
 
-def agree(drawn: Tensor, sequences: Tensor, p: Tensor) -> None:
+def assert_agree(drawn: Tensor, sequences: Tensor, p: Tensor) -> None:
     """Nothing else is drawn, and each within 4.5 standard errors."""
     torch.testing.assert_close(p.sum(), torch.ones_like(p.sum()))
     found = frequencies(drawn, sequences)
@@ -99,7 +99,7 @@ def test_sampling_frequencies_are_the_probabilities(kind) -> None:
         sequences = all_sequences(bound)
         p = log_probabilities(net, one(memory, b), sequences, bound).exp()
         assert bound == 1 or p.max() < 0.95
-        agree(tokens.view(len(SOURCE), copies, -1)[b], sequences, p)
+        assert_agree(tokens.view(len(SOURCE), copies, -1)[b], sequences, p)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
@@ -108,7 +108,7 @@ def test_temperature(temperature) -> None:
     memory = one(net.encode(SOURCE), 0)
     sequences = all_sequences(3)
     p = log_probabilities(net, memory, sequences, 3, temperature=temperature).exp()
-    agree(drawn(net, repeat(memory, 8_000), 3, generator(), temperature=temperature), sequences, p)
+    assert_agree(drawn(net, repeat(memory, 8_000), 3, generator(), temperature=temperature), sequences, p)
 
 
 def test_dropout_is_that_of_features() -> None:
@@ -122,7 +122,7 @@ def test_dropout_is_that_of_features() -> None:
         p = log_probabilities(net, one(memory, b), sequences, 3, masks[b : b + 1]).exp()
         without = log_probabilities(net, one(memory, b), sequences, 3).exp()
         assert (p - without).abs().max() > 0.05
-        agree(found.view(2, 8_000, -1)[b], sequences, p)
+        assert_agree(found.view(2, 8_000, -1)[b], sequences, p)
 
 
 @pytest.mark.parametrize("search_", ["sample", "greedy", "beam"])

@@ -69,6 +69,11 @@ def published() -> Iterator[tuple[str, dict[str, Any], list[tuple[Path, dict[str
             yield found[section["title"]], section, [(path, json.loads(path.read_text())) for path in paths]
 
 
+def named(path: Path, cell: dict[str, Any]) -> str:
+    """The name of a cell, without its seed."""
+    return path.stem.removesuffix(f"-{cell['seed']}")
+
+
 def test_figures_of_the_committed_report_are_those_of_the_cells() -> None:
     """BLEU of every seed and differences of means, in both tables; p where sacreBLEU's was kept."""
     seen, judged = set(), 0
@@ -81,7 +86,7 @@ def test_figures_of_the_committed_report_are_those_of_the_cells() -> None:
         means: dict[str, float] = {}
         for path, cell in cells:
             seen.add(path)
-            name = path.stem.removesuffix(f"-{cell['seed']}")
+            name = named(path, cell)
             names[name] = next(key for key in (f"{cell['recipe']} ({name})", cell["recipe"]) if key in rows)
             assert rows[names[name]][f"seed {cell['seed']}"] == f"{cell['bleu']:.2f}" + "†" * bool(cell.get("diverged"))
         assert set(rows) == set(names.values())
@@ -93,7 +98,7 @@ def test_figures_of_the_committed_report_are_those_of_the_cells() -> None:
         for one, other in section.get("rivals", []):
             pairs.append((one, other, compared[f"{names[one]} against {names[other]}"], "difference"))
         assert len(compared) == len(section.get("rivals", []))
-        lost = {p.stem.removesuffix(f"-{c['seed']}") for p, c in cells if c.get("diverged")}  # one seed each
+        lost = {named(p, c) for p, c in cells if c.get("diverged")}  # one seed each
         for one, other, row, head in pairs:
             if one in lost:
                 assert (row[head], row["p"]) == ("-", "")
@@ -116,9 +121,9 @@ Found = list[tuple[Path, dict[str, Any]]]
 def committed_credit(text: str, found: Found) -> None:
     """One seed each: the least of every curve, and BLEU."""
     rows = table(text, "way")
-    assert set(rows) == {path.stem.removesuffix(f"-{cell['seed']}") for path, cell in found}
+    assert set(rows) == {named(path, cell) for path, cell in found}
     for path, cell in found:
-        row, credit = rows[path.stem.removesuffix(f"-{cell['seed']}")], cell.get("credit", {})
+        row, credit = rows[named(path, cell)], cell.get("credit", {})
         least = [min(v for _, v in credit[key]) if key in credit else None for key in ("credit_error", "credit_kl")]
         said = ["-" if value is None else f"{value:.2f}" for value in least]
         assert [row["n"], row["credit error"], row["KL of token targets"]] == ["1", *said]

@@ -18,7 +18,7 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.training.build import build_actor
 from seqcredit.training.learner import Learner
-from seqcredit.training.runs import INITIAL, Run, log_entries
+from seqcredit.training.runs import INITIAL, Run, log_entries, of_network
 from seqcredit.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -282,10 +282,7 @@ def test_what_an_actor_starts_from_is_kept_if_nothing_is_better(
     Trainer(run, prepared, quiet).train()
     validated = [e["updates"] for e in without_times(run) if (e["event"], e["phase"]) == ("validation", "actor_critic")]
     assert validated == ([0, 5, 8] if keeps else [5, 8])
-    before, after = (
-        {key: tensor for key, tensor in run.weights(phase).items() if key.startswith("actor.")}
-        for phase in ("critic", "actor_critic")
-    )
+    before, after = (of_network(run.weights(phase), "actor") for phase in ("critic", "actor_critic"))
     assert same(before, after) == keeps
 
 

@@ -80,7 +80,7 @@ def _tau_panel(panel: Any, cells: "Sequence[Cell]", mle: "Sequence[Cell]") -> No
     for cell in sorted(cells, key=_tau):
         if not cell.diverged:
             by_tau.setdefault(_tau(cell), []).append(cell.bleu or 0.0)
-    place = {tau: number for number, tau in enumerate(sorted({_tau(cell) for cell in cells}))}  # as far from each other
+    place = {tau: number for number, tau in enumerate(sorted({_tau(cell) for cell in cells}))}  # evenly spaced
     places, runs, colour = [place[tau] for tau in by_tau], list(by_tau.values()), COLOURS[0]
     several = max(map(len, runs), default=0) > 1
     label = "mean, runs and their range" if several else "one run each"
