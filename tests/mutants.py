@@ -73,6 +73,7 @@ CELLS = "reporting/cells.py"
 RECORDS = "reporting/results.py"
 REPORT = "reporting/report.py"
 PLOTS = "reporting/plots.py"
+HEADROOM = "reporting/headroom.py"
 WATCHING = "reporting/watching.py"
 INSPECTION = "reporting/inspection.py"
 PAGE = "reporting/page.py"
@@ -364,6 +365,12 @@ MUTANTS = [
     Mutant(CELLS, 'if word.startswith("--set=")', "if not word"),
     Mutant(CELLS, 'found.name != "manifest.json"', "found.name"),
     Mutant(CELLS, "not in (*varied, *BUDGET)", "not in varied"),
+    Mutant(HEADROOM, "worth.max(1, keepdim=True)", "worth.min(1, keepdim=True)"),
+    Mutant(HEADROOM, "return torch.stack(scores).mean(0)", "return torch.stack(scores).min(0).values"),
+    Mutant(HEADROOM, "expected_payoffs(self.reward, candidates, judges)", "found.logp"),
+    Mutant(HEADROOM, "samples.unbind(1)", "samples[:, 1:].unbind(1)"),
+    Mutant(HEADROOM, "nats + surprise", "surprise"),
+    Mutant(HEADROOM, "np.linspace(0, len(split) - 1, min(most, len(split)))", "np.linspace(0, len(split) - 2, most)"),
     Mutant(REPORT, "tables.against(theirs, mine, judge)", "tables.against(mine, theirs, judge)"),
     Mutant(REPORT, "missing += [] if here else [pattern]", "missing += []"),
     Mutant(REPORT, "or path.read_bytes() != data", ""),

@@ -105,6 +105,17 @@ def test_photographs_on_disk_get_captions(place: Path, run: Callable[..., Done])
     assert len(best) == len(set(best)) == 3
 
 
+def test_headroom_of_captions(place: Path, run: Callable[..., Done]) -> None:
+    """All captions of a picture count; one sample is judged as the others are."""
+    done = run("headroom", place / "run", "--samples", 2, "--split", "test")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((place / "run" / "headroom.json").read_text())
+    assert found["beam"] == json.loads((place / "run" / "result.json").read_text())["bleu"]
+    assert found["signature"].startswith("nrefs:5")
+    assert found["train"]["greedy"] > 0
+    assert "test, 12 sentences, and of as many of train" in done.stdout
+
+
 def test_a_sheet_of_photographs(place: Path, run: Callable[..., Done]) -> None:
     from PIL import Image
 

@@ -87,6 +87,14 @@ def parser() -> Parser:
     made.add_argument("system", metavar="RUN", type=Path)
     made.add_argument("--split", default="test", help="a split that both have been evaluated on (default: test)")
     made.add_argument("--show", type=int, default=5, metavar="N", help="sentences that differ most (default: 5)")
+    about = "what could still be gained from runs: what they say by chance, by search, by their beliefs, at their best"
+    made = command("headroom", commands.headroom, about)
+    made.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    made.add_argument("--split", default="valid", help="a split of the prepared data (default: valid)")
+    about = "sentences drawn for each source, half of them to choose from and half to judge by (default: 32)"
+    made.add_argument("--samples", type=int, default=32, metavar="N", help=about)
+    made.add_argument("--device", default="cpu")
+    made.add_argument("--threads", type=int, metavar="N", help="threads of the CPU")
     made = command("inspect", commands.inspect, "show the credit of every token as one HTML page")
     made.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
     made.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
@@ -119,9 +127,10 @@ def parser() -> Parser:
     made.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
     made.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
     about = (
-        "plain (default), a table of the paper (table1, ablation, entropy), credit errors, or a search on validation"
+        "plain (default), a table of the paper (table1, ablation, entropy), credit errors, headroom, or a search on "
+        "validation"
     )
-    layouts = ("plain", "table1", "ablation", "entropy", "credit", "search")
+    layouts = ("plain", "table1", "ablation", "entropy", "credit", "headroom", "search")
     made.add_argument("--layout", choices=layouts, default="plain", help=about)
     made = command("report", commands.report, "write what was found, with tables and figures made from result cells")
     made.add_argument(

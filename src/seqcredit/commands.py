@@ -125,13 +125,10 @@ def resume(options: argparse.Namespace) -> int:
 
 def _go(run: "Run", prepared: "Prepared", options: argparse.Namespace, processes: "Processes") -> int:
     """Train what is left, then evaluate on the test set."""
-    import torch
-
     from seqcredit.reporting import evaluate as report
     from seqcredit.training.trainer import StoppedError, Trainer
 
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    _use_threads(options)
     with _display(processes.writes) as (say, show):
         trainer = Trainer(
             run,
@@ -188,6 +185,14 @@ def sweep(options: argparse.Namespace) -> int:
             console.print(line, markup=False, soft_wrap=True)
 
         return report.Sweep(plan, machine, say, lambda grid: live.update(grid, refresh=True)).run()
+
+
+def _use_threads(options: argparse.Namespace) -> None:
+    """As many threads as were asked for, or as torch would take."""
+    import torch
+
+    if options.threads:
+        torch.set_num_threads(options.threads)
 
 
 @contextlib.contextmanager
@@ -342,6 +347,26 @@ def compare(options: argparse.Namespace) -> int:
     return 0
 
 
+def headroom(options: argparse.Namespace) -> int:
+    """`seqcredit headroom`: each run keeps its figures as soon as they are there."""
+    from seqcredit.reporting import cells, tables
+    from seqcredit.reporting import headroom as report
+    from seqcredit.training.runs import Run
+    from seqcredit.training.start import open_data
+
+    _use_threads(options)
+    runs = [Run.open(folder) for folder in options.run_folders]
+    with _display(True) as (say, show):
+        for run in runs:
+            prepared = open_data(run.data, run.about["vocabularies"])
+            progress = show or (lambda _: None)
+            found = report.measure(run, prepared, options.split, options.samples, options.device, progress)
+            report.write(run, found)
+            say(f"{run.folder}: done, kept in {run.folder / report.FILE}")
+    print(tables.markdown(tables.headroom(cells.read(options.run_folders))), end="")
+    return 0
+
+
 def inspect(options: argparse.Namespace) -> int:
     """`seqcredit inspect`."""
     from seqcredit.reporting import page
@@ -381,14 +406,11 @@ def serve(options: argparse.Namespace) -> int:
 
 def _judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Judge]]":
     """Runs that are looked at together, their data, and their networks."""
-    import torch
-
     from seqcredit.reporting.inspection import load_judges
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    _use_threads(options)
     runs = [Run.open(folder) for folder in options.run_folders]
     lender = Run.open(options.critic) if options.critic else None
     prepared = open_data(runs[0].data, runs[0].about["vocabularies"])
@@ -547,15 +569,13 @@ def recipes(options: argparse.Namespace) -> int:
 def bench(options: argparse.Namespace) -> int:
     """`seqcredit bench`."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler announces itself otherwise
-    import torch
     from rich.console import Console
 
     from seqcredit.reporting import bench as report
 
     if options.rounds < 1:
         raise UserError(f"--rounds {options.rounds}: at least one round is needed.")
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    _use_threads(options)
     if options.profile:
         report.profile(options.profile)
         print(f"written to {options.profile}; open it in chrome://tracing or ui.perfetto.dev")

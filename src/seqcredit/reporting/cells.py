@@ -16,6 +16,7 @@ import numpy as np
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
+from seqcredit.reporting import headroom
 from seqcredit.reporting.compare import COUNTED, Counts, counts
 from seqcredit.reporting.evaluate import read_hypotheses
 from seqcredit.reporting.logs import Curve, history
@@ -104,6 +105,11 @@ class Cell:
     def least(self, key: str) -> float | None:
         """The lowest point of such a curve."""
         return min((value for _, value in self.curve(key)), default=None)
+
+    def headroom(self, way: str, *, seen: bool = False) -> Any:
+        """One figure of `seqcredit headroom`, of training sentences if they are `seen`; None if nobody asked for it."""
+        kept = (headroom.read(self.run) if self.run else self.figures.get("headroom")) or {}
+        return (kept.get("train", {}) if seen else kept).get(way)
 
     def counts(self) -> Counts | None:
         """What BLEU counts in every sentence: as it was kept, or from the data of a run; None if there is neither."""

@@ -11,6 +11,7 @@ from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
+from seqcredit.reporting import headroom
 from seqcredit.reporting.compare import counts, paired_bootstrap
 from seqcredit.reporting.evaluate import hypotheses_file, read_hypotheses
 from seqcredit.reporting.logs import history
@@ -37,6 +38,7 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str,
         }
     manifest, log = prepared.manifest, history(run)
     credit = {key: curve for key in CREDIT if (curve := log.curve(key))}
+    room = headroom.read(run)
     return {
         **json.loads(path.read_text()),
         "command": run.about["command"],
@@ -49,6 +51,7 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str,
         },
         "against": compared,
         **({"credit": credit} if credit else {}),
+        **({"headroom": room} if room else {}),
     }
 
 

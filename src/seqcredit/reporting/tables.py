@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 from seqcredit.errors import UserError
 from seqcredit.reporting.cells import Cell, check_alike, check_once, check_settings
 from seqcredit.reporting.compare import Scores, of_means, resampled
+from seqcredit.reporting.headroom import WAYS
 from seqcredit.reporting.results import CREDIT
 
 MISSING, DIVERGED = "-", "†"
@@ -238,12 +239,16 @@ def _measured(cells: Sequence[Cell]) -> str:
     known = [cell for cell in cells if cell.bleu is not None]
     if not known:
         return "No run is finished."
-    first = known[0].figures
-    names = sorted({cell.figures["data"]["name"] for cell in known if "data" in cell.figures})
-    of = f" of {', '.join(names)}" if names else ""
+    first, of = known[0].figures, _of_data(known)
     return (
         f"BLEU{of}, {first.get('split', 'test')}, {first.get('sentences', 0):,} sentences, {first['bleu_signature']}."
     )
+
+
+def _of_data(cells: Sequence[Cell]) -> str:
+    """The data that cells are about, where they know it."""
+    names = sorted({cell.figures["data"]["name"] for cell in cells if "data" in cell.figures})
+    return f" of {', '.join(names)}" if names else ""
 
 
 def _footnotes(cells: Sequence[Cell], groups: Mapping[str, Sequence[Cell]]) -> list[str]:
@@ -389,6 +394,43 @@ def credit(cells: Sequence[Cell]) -> Table:
     return Table(["way", "n", "credit error", "KL of token targets", "test BLEU"], rows, notes)
 
 
+def headroom(cells: Sequence[Cell]) -> Table:
+    """What actors say in several ways, of sentences that they have not seen and of some that they have."""
+    check_alike(cells)
+    check_once(cells, lambda cell: cell.name)
+    asked = {(cell.headroom("split"), cell.headroom("samples"), cell.headroom("width")) for cell in cells}
+    if len(asked) > 1 or None in next(iter(asked)):
+        raise UserError(
+            "The headroom of these cells was not measured, or not in the same way: give `seqcredit headroom` all of "
+            "the runs, with the same --split and --samples, and record them again."
+        )
+    columns = [(way, False) for way in (*WAYS, "nll")] + [(way, True) for way in ("sample", "greedy", "nll")]
+    groups = by_name(cells)
+    rows = []
+    for name, group in groups.items():
+        figures = (
+            Summary.of(group, lambda cell, way=way, seen=seen: cell.headroom(way, seen=seen)).spread()  # type: ignore[misc]
+            for way, seen in columns
+        )
+        rows.append([label(name, groups), str(len(group)), *figures])
+    named = {**WAYS, "nll": "nats"}
+    header = [f"train: {named[way]}" if seen else named[way] for way, seen in columns]
+    return Table(["recipe", "n", *header], rows, [*_asked(cells), *_footnotes(cells, {})])
+
+
+def _asked(cells: Sequence[Cell]) -> list[str]:
+    """What the columns of a headroom are."""
+    split, sentences, samples, width, signature = map(
+        cells[0].headroom, ("split", "sentences", "samples", "width", "signature")
+    )
+    return [
+        f"BLEU{_of_data(cells)}, {split}, {sentences:,} sentences, and of as many of train, {signature}.",
+        f"By its beliefs: of the {width} that beam search finds and of {-(-samples // 2)} samples, the one with the "
+        f"best mean pay-off if {samples // 2} other samples are taken for the reference. By the reference: the best of "
+        f"the {width}. Nats: what a token of the reference costs.",
+    ]
+
+
 def search(cells: Sequence[Cell]) -> Table:
     """What was tried with each recipe, and which of it validation chose; the test has no say, and no column."""
     check_alike(cells)
@@ -459,5 +501,6 @@ LAYOUTS: dict[str, Callable[[Sequence[Cell]], Table]] = {
     "ablation": ablation,
     "entropy": entropy,
     "credit": credit,
+    "headroom": headroom,
     "search": search,
 }
