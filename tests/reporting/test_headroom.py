@@ -92,7 +92,8 @@ def test_expected_payoffs_are_means_over_the_samples(reward: Any) -> None:
             assert float(found[b, k]) == pytest.approx(sum(each) / 4, rel=1e-5)
 
 
-def test_search_is_what_decoding_finds_and_the_reference_never_loses(shown: Shown) -> None:
+def test_search_and_likelihood_are_those_of_the_whole_split(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headroom, "BATCH", 8)
     lines: list[str] = []
     found = headroom.measure(shown.mle, shown.prepared, "test", 4, say=lines.append)
     split = shown.prepared.split("test")
@@ -108,7 +109,7 @@ def test_search_is_what_decoding_finds_and_the_reference_never_loses(shown: Show
     logp = actor.readout(actor.features(actor.encode(batch.source), tokens)).log_softmax(-1)
     chosen = logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)[token_mask(tokens)]
     assert found["nll"] == pytest.approx(-chosen.mean().item(), abs=1e-4)
-    assert lines[-1] == "train: 1/1 batches, 0 s left"
+    assert lines[-1] == "train: 4/4 batches, 0 s left"
     again = headroom.measure(shown.mle, shown.prepared, "test", 4, say=lines.append)
     assert again == found
 
