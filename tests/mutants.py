@@ -68,6 +68,7 @@ CONFIG = "config.py"
 DRAWS = "draws.py"
 COMPARE = "reporting/compare.py"
 RESULT_TABLES = "reporting/tables.py"
+LAYOUTS = "reporting/layouts.py"
 LOGS = "reporting/logs.py"
 CELLS = "reporting/cells.py"
 RECORDS = "reporting/results.py"
@@ -347,7 +348,7 @@ MUTANTS = [
     Mutant(COMPARE, "np.random.default_rng(SEED), len", "np.random.default_rng(SEED + 1), len"),
     Mutant(COMPARE, "samples, np.random.default_rng(SEED))", "samples, np.random.default_rng(SEED + 1))"),
     Mutant(RESULT_TABLES, "[cell.seed for cell in first] == [", "[cell.seed for cell in first] != ["),
-    Mutant(RESULT_TABLES, "max(found, key=found.__getitem__), 3", "min(found, key=found.__getitem__), 3"),
+    Mutant(LAYOUTS, "max(found, key=found.__getitem__), 3", "min(found, key=found.__getitem__), 3"),
     Mutant(RESULT_TABLES, "if value is not None and not lost]", "if value is not None]"),
     Mutant(RESULT_TABLES, "sum(lost for lost, _ in found)", "sum(lost for lost, value in found if value is not None)"),
     Mutant(RESULT_TABLES, "{mine - theirs:+.2f}", "{theirs - mine:+.2f}"),

@@ -349,7 +349,7 @@ def compare(options: argparse.Namespace) -> int:
 
 def headroom(options: argparse.Namespace) -> int:
     """`seqcredit headroom`: each run keeps its figures as soon as they are there."""
-    from seqcredit.reporting import cells, tables
+    from seqcredit.reporting import cells, layouts, tables
     from seqcredit.reporting import headroom as report
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
@@ -363,7 +363,7 @@ def headroom(options: argparse.Namespace) -> int:
             found = report.measure(run, prepared, options.split, options.samples, options.device, progress)
             report.write(run, found)
             say(f"{run.folder}: done, kept in {run.folder / report.FILE}")
-    print(tables.markdown(tables.headroom(cells.read(options.run_folders))), end="")
+    print(tables.markdown(layouts.headroom(cells.read(options.run_folders))), end="")
     return 0
 
 
@@ -440,12 +440,14 @@ def results(options: argparse.Namespace) -> int:
 
 def table(options: argparse.Namespace) -> int:
     """`seqcredit table`."""
-    from seqcredit.reporting import cells, tables
+    from seqcredit.reporting import cells, layouts, tables
 
     found = cells.read(options.cells)
     if options.layout != "plain" and options.baseline:
         raise UserError("--baseline is for --layout plain. See 'seqcredit table --help'.")
-    made = tables.plain(found, options.baseline) if options.layout == "plain" else tables.LAYOUTS[options.layout](found)
+    made = (
+        tables.plain(found, options.baseline) if options.layout == "plain" else layouts.LAYOUTS[options.layout](found)
+    )
     print(tables.FORMATS[options.format](made), end="")
     if options.format == "csv":
         for note in made.notes:
@@ -471,7 +473,7 @@ def report(options: argparse.Namespace) -> int:
 
 def plot(options: argparse.Namespace) -> int:
     """`seqcredit plot`."""
-    from seqcredit.reporting import cells, inspection, logs, plots, tables
+    from seqcredit.reporting import cells, inspection, layouts, logs, plots
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -479,7 +481,7 @@ def plot(options: argparse.Namespace) -> int:
     if options.kind == "tau":
         plots.tau(cells.read(options.cells), options.out)
     elif options.kind == "ablation":
-        plots.ablation(tables.ablation_grid(cells.read(options.cells)), options.out)
+        plots.ablation(layouts.ablation_grid(cells.read(options.cells)), options.out)
     elif options.kind == "curves":
         runs = [Run.open(folder) for folder in options.run_folders]
         names = logs.labels([run.folder for run in runs])

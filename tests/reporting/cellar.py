@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 
 from seqcredit import config
+from seqcredit.cli import main
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
@@ -137,3 +139,12 @@ def train(folder: Path, prepared: Prepared, seed: int = 1, updates: int | None =
     with contextlib.suppress(StoppedError):
         trainer.train()
     return run
+
+
+def table_command(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[str, str]:
+    """What `seqcredit table` prints, and what it complains of."""
+    with pytest.raises(SystemExit) as done:
+        main(["table", *map(str, words)])
+    out, err = capsys.readouterr()
+    assert (done.value.code == 0) == (not err.startswith("seqcredit: ")), err
+    return out, err

@@ -15,7 +15,7 @@ from reporting.conftest import Done, Shown
 from seqcredit.data.batches import collate
 from seqcredit.errors import UserError
 from seqcredit.models.wrapped import Wrapped
-from seqcredit.reporting import cells, headroom, tables
+from seqcredit.reporting import cells, headroom, layouts
 from seqcredit.reporting.evaluate import load_actor
 from seqcredit.reporting.headroom import WAYS, Speaker, expected_payoffs
 from seqcredit.rewards import Bleu, EditDistance
@@ -156,9 +156,9 @@ def test_from_runs_to_a_table_of_cells(asked: Path, run: Callable[..., Done]) ->
 @pytest.mark.slow
 def test_cells_without_headroom_or_with_another_are_refused(asked: Path, folder: Path) -> None:
     with pytest.raises(UserError, match="was not measured, or not in the same way"):
-        tables.headroom(cells.read([folder / "run1"]))
+        layouts.headroom(cells.read([folder / "run1"]))
     with pytest.raises(UserError, match="was not measured, or not in the same way"):
-        tables.headroom(cells.read([asked / "run1", folder / "run2"]))
+        layouts.headroom(cells.read([asked / "run1", folder / "run2"]))
     headroom.write(Run.open(asked / "run2"), {**json.loads((asked / "run2/headroom.json").read_text()), "samples": 8})
     with pytest.raises(UserError, match="was not measured, or not in the same way"):
-        tables.headroom(cells.read([asked / "run1", asked / "run2"]))
+        layouts.headroom(cells.read([asked / "run1", asked / "run2"]))

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reporting.cellar import ROOT, bleu, make_data, references, spoilt, write_cell
+from reporting.cellar import ROOT, bleu, make_data, references, spoilt, table_command, write_cell
 from seqcredit import config
-from seqcredit.cli import main
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.reporting import cells, tables
@@ -39,20 +38,12 @@ def folder(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Path
     return place
 
 
-def command(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[str, str]:
-    with pytest.raises(SystemExit) as done:
-        main(["table", *map(str, words)])
-    out, err = capsys.readouterr()
-    assert (done.value.code == 0) == (not err.startswith("seqcredit: ")), err
-    return out, err
-
-
 def rows(text: str) -> dict[str, dict[str, str]]:
     return {row["recipe"]: row for row in csv.DictReader(io.StringIO(text))}
 
 
 def test_recipes_by_seeds(folder: Path, prepared: Prepared, capsys: pytest.CaptureFixture[str]) -> None:
-    out, err = command(capsys, folder, "--format", "csv")
+    out, err = table_command(capsys, folder, "--format", "csv")
     found, wanted = rows(out), references(prepared)
     mle = [bleu(spoilt(prepared, 0.2, seed), wanted) for seed in (1, 2, 3)]
     erac = [bleu(spoilt(prepared, 0.1, 10 + seed), wanted) for seed in (1, 2)]
@@ -75,7 +66,7 @@ def test_recipes_by_seeds(folder: Path, prepared: Prepared, capsys: pytest.Captu
 def test_one_seed_is_judged_as_by_sacrebleu(folder: Path, prepared: Prepared, capsys, tmp_path: Path) -> None:
     near = spoilt(prepared, 0.19, 1)
     write_cell(tmp_path / "near-1.json", prepared, "near", near, 1)
-    out, err = command(capsys, folder / "mle-1.json", tmp_path, "--format", "csv")
+    out, err = table_command(capsys, folder / "mle-1.json", tmp_path, "--format", "csv")
     expected = paired_bootstrap(spoilt(prepared, 0.2, 1), near, [[words] for words in references(prepared)])
     assert 0.002 < expected.p < 1
     assert rows(out)["near"]["p"] == f"{expected.p:.3f}"
@@ -86,13 +77,13 @@ def test_several_seeds_are_judged_together(folder: Path, prepared: Prepared, tmp
     near = [spoilt(prepared, 0.19, seed) for seed in (7, 8)]
     for seed, said in enumerate(near, 1):
         write_cell(tmp_path / f"near-{seed}.json", prepared, "near", said, seed)
-    out, _ = command(capsys, folder, tmp_path, "--format", "csv")
+    out, _ = table_command(capsys, folder, tmp_path, "--format", "csv")
     mle = [spoilt(prepared, 0.2, seed) for seed in (1, 2, 3)]
     expected = bootstrap_over_seeds(mle, near, [[words] for words in references(prepared)])
     assert 0.002 < expected.p < 1
     assert rows(out)["near"]["p"] == f"{expected.p:.3f}"
     (tmp_path / "near-2.counts.gz").unlink()
-    out, _ = command(capsys, folder, tmp_path, "--format", "csv")
+    out, _ = table_command(capsys, folder, tmp_path, "--format", "csv")
     assert (rows(out)["near"]["p"], rows(out)["ERAC"]["p"]) == ("", "0.001")
 
 
@@ -108,11 +99,11 @@ def test_a_run_is_counted_by_its_own_data(prepared: Prepared, tmp_path: Path, ca
         write_hypotheses(run, "test", hypotheses)
         figures = {"recipe": name, "seed": 1, "bleu": bleu(hypotheses, wanted), "bleu_signature": signature}
         (run.folder / "result.json").write_text(json.dumps(figures))
-    out, _ = command(capsys, tmp_path / "runs", "--format", "csv")
+    out, _ = table_command(capsys, tmp_path / "runs", "--format", "csv")
     expected = paired_bootstrap(said["MLE"], said["near"], [[words] for words in wanted])
     assert rows(out)["near"]["p"] == f"{expected.p:.3f}"
     shutil.rmtree(moved)
-    out, err = command(capsys, tmp_path / "runs", "--format", "csv")
+    out, err = table_command(capsys, tmp_path / "runs", "--format", "csv")
     assert (rows(out)["near"]["p"], rows(out)["near"]["n"]) == ("", "1")
     assert "p is blank where a cell has no counts of its sentences beside it" in err
 
@@ -123,24 +114,26 @@ def test_without_counts_kept_significance_is_shown(tmp_path: Path, capsys) -> No
     cell = json.loads((tmp_path / "ac-1.json").read_text())
     cell["against"]["tatoeba-mle"]["p"] = 0.987
     (tmp_path / "ac-1.json").write_text(json.dumps(cell))
-    out, err = command(capsys, tmp_path, "--format", "csv")
+    out, err = table_command(capsys, tmp_path, "--format", "csv")
     assert rows(out)["AC"]["p"] == "0.987"
     assert cell["against"]["tatoeba-mle"]["test"] in err
-    out, err = command(capsys, tmp_path / "ac-1.json", tmp_path / "mle-1.json", "--baseline", "AC", "--format", "csv")
+    out, err = table_command(
+        capsys, tmp_path / "ac-1.json", tmp_path / "mle-1.json", "--baseline", "AC", "--format", "csv"
+    )
     assert (rows(out)["MLE"]["p"], rows(out)["MLE"]["to AC"]) == ("", "-0.44")
     assert "p is blank where a cell has no counts" in err
 
 
 def test_published_cells_are_judged_as_sacrebleu_judged_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Their p was kept when they were recorded, by sacreBLEU from hypotheses and references."""
-    out, _ = command(capsys, ROOT / "results" / "tatoeba", "--format", "csv")
+    out, _ = table_command(capsys, ROOT / "results" / "tatoeba", "--format", "csv")
     found = rows(out)
     for name, file in (("AC", "ac-1"), ("ERAC", "erac-1"), ("ERAC (erac-tau-0.04)", "erac-tau-0.04-1")):
         cell = json.loads((ROOT / "results" / "tatoeba" / f"{file}.json").read_text())
         other = cell["against"]["tatoeba-mle"]
         assert found[name]["p"] == f"{other['p']:.3f}"
         assert found[name]["to MLE"] == f"{cell['bleu'] - other['bleu']:+.2f}"
-    out, _ = command(capsys, ROOT / "results" / "tatoeba", "--format", "csv", "--baseline", "mle-continued")
+    out, _ = table_command(capsys, ROOT / "results" / "tatoeba", "--format", "csv", "--baseline", "mle-continued")
     assert rows(out)["AC"]["p"] == "0.003"
 
 
@@ -157,7 +150,7 @@ def test_published_cells_are_judged_as_sacrebleu_judged_them(capsys: pytest.Capt
     ],
 )
 def test_what_cannot_be_made_is_said_in_a_sentence(words: list[object], said: str, capsys) -> None:
-    _, err = command(capsys, *words)
+    _, err = table_command(capsys, *words)
     assert said in err
     assert err.count("\n") == 1
 
@@ -166,14 +159,14 @@ def test_counts_of_something_else_are_refused(folder: Path, prepared: Prepared, 
     path = tmp_path / "mle-1.json"
     score = write_cell(path, prepared, "MLE", spoilt(prepared, 0.2, 1), 1)
     path.write_text(path.read_text().replace('"bleu": ', '"bleu": 9'))
-    _, err = command(capsys, path, folder / "erac-1.json")
+    _, err = table_command(capsys, path, folder / "erac-1.json")
     assert f"The counts of {path} give BLEU {score:.2f}, but the cell says 9{score:.2f}: record it again." in err
 
 
 def test_an_unfinished_run_is_missing(folder: Path, prepared: Prepared, tmp_path: Path, capsys) -> None:
     recipe = config.Recipe("AC", (config.Mle("mle", 0.1),), seed=2)
     Run.create(tmp_path / "ac-2", "", recipe, prepared.folder, prepared.checksums)
-    out, err = command(capsys, folder, tmp_path / "ac-2", "--format", "csv")
+    out, err = table_command(capsys, folder, tmp_path / "ac-2", "--format", "csv")
     row = rows(out)["AC"]
     assert {key: row[key] for key in ("seed 2", "n", "mean", "sd", "min", "to MLE", "p")} == {
         "seed 2": "-", "n": "0", "mean": "-", "sd": "-", "min": "-", "to MLE": "-", "p": ""
@@ -217,101 +210,6 @@ def test_markdown_reads_back() -> None:
     assert plain == [[c.replace("\n", " ") for c in r] for r in TABLE.rows]
     assert found[1][1] == "**1.00 ± 0.20†**"
     assert tables.markdown(TABLE).endswith("\n5 % | of\\_it\n")
-
-
-# The paper's tables
-
-
-def test_table_1_has_the_papers_figures_and_ours(prepared: Prepared, tmp_path: Path) -> None:
-    fed = ["actor.input_feeding=true"]
-    said = {(seed, share): spoilt(prepared, share, seed) for seed in (1, 2) for share in (0.1, 0.3)}
-    for seed in (1, 2):
-        write_cell(tmp_path / f"ac-{seed}.json", prepared, "AC", said[seed, 0.3], seed)
-        write_cell(tmp_path / f"erac-{seed}.json", prepared, "ERAC", said[seed, 0.1], seed)
-        write_cell(tmp_path / f"f-{seed}.json", prepared, "AC, input feeding", said[seed, 0.1], seed, fed)
-    write_cell(tmp_path / "raml-1.json", prepared, "RAML, from MLE", said[1, 0.3], 1)
-    pictures = {"source": "pictures of 9 features", "target": "x"}
-    write_cell(tmp_path / "c-1.json", prepared, "MLE", said[1, 0.1], 1, vocabularies=pictures, sentences=9)
-    table = tables.table1(cells.read([tmp_path]))
-    found = {(row[0], row[1]): row for row in table.rows}
-    assert len(table.rows) == 15
-    erac = [bleu(said[seed, 0.1], references(prepared)) for seed in (1, 2)]
-    mean = f"{np.mean(erac):.2f} ± {np.std(erac, ddof=1):.2f}"
-    theirs = ["28.30 ± 0.06", "28.25", "28.42"]
-    least, most = f"{min(erac):.2f}", f"{max(erac):.2f}"
-    assert found["MT, no input feeding", "ERAC"][2:] == ["2", mean, least, most, *theirs]
-    assert found["MT, input feeding", "AC"][2:4] == ["2", mean]
-    assert found["MT, no input feeding", "RAML"][3] == f"{bleu(said[1, 0.3], references(prepared)):.2f}"
-    assert found["MT, input feeding", "ERAC"][2:] == ["0", "-", "-", "-", "29.31 ± 0.04", "29.26", "29.36"]
-    assert found["captioning", "MLE"][2:] == ["1", *[f"{erac[0]:.2f}"] * 3, "29.54 ± 0.21", "29.27", "29.89"]
-    assert (table.rows.index(found["MT, no input feeding", "ERAC"]), 3) in table.bold
-    assert (table.rows.index(found["MT, no input feeding", "AC"]), 3) not in table.bold
-    assert table.rules == {5, 10}
-
-
-def test_ablation_is_a_grid_of_validation(prepared: Prepared, tmp_path: Path) -> None:
-    wanted = {}
-    for number, (smoothing, rate) in enumerate([(0, 0.01), (0.001, 0.01), (0.001, 1)]):
-        for seed in (1, 2):
-            said = spoilt(prepared, 0.1 * (number + 1), seed)
-            change = [f"phase.3.smoothing={smoothing}", f"phase.3.target_rate={rate}"]
-            lost = ["actor_critic"] if (number, seed) == (0, 2) else []
-            path = tmp_path / f"g{number}-{seed}.json"
-            wanted[number, seed] = 1 + write_cell(path, prepared, "ERAC", said, seed, change, diverged=lost)
-    write_cell(tmp_path / "ac-1.json", prepared, "AC", said, 1, ["phase.3.tau=0"])
-    table = tables.ablation(cells.read([tmp_path]))
-    assert table.header == ["lambda_var", "of", "beta 0.001", "beta 0.01", "beta 0.1", "beta 1"]
-    both = [[wanted[n, 1], wanted[n, 2]] for n in (1, 2)]
-    texts = [f"{np.mean(pair):.2f} ± {np.std(pair, ddof=1):.2f}" for pair in both]
-    assert table.rows == [
-        ["0", "ours", "-", f"{wanted[0, 1]:.2f}†", "-", "-"],
-        ["0", "paper", "27.91", "26.27†", "28.88", "27.38†"],
-        ["0.001", "ours", "-", texts[0], "-", texts[1]],
-        ["0.001", "paper", "29.41", "29.26", "29.32", "27.44"],
-    ]
-    assert table.bold == {(0, 3)}
-    early = {"diverged": ["actor_critic"], "validation": {"actor_critic": None}}
-    write_cell(
-        tmp_path / "g3-1.json", prepared, "ERAC", said, 1, ["phase.3.smoothing=0", "phase.3.target_rate=1"], **early
-    )
-    assert tables.ablation(cells.read([tmp_path])).rows[0][-1] == "-†"  # before it was ever validated
-
-
-def test_a_search_shows_validation_alone_and_what_it_chose(prepared: Prepared, tmp_path: Path, capsys) -> None:
-    scores = {
-        (name, rate): 1 + write_cell(tmp_path / f"{name}-{rate}-1.json", prepared, name.upper(), said, 1, **about)
-        for name, rate, share in (("ac", 1, 0.1), ("ac", 2, 0.3), ("mle", 1, 0.2), ("erac", 1, 0.3), ("erac", 2, 0.2))
-        for said, about in [(spoilt(prepared, share, rate), {"diverged": ["actor_critic"] if rate > 1 else []})]
-    }
-    table = tables.search(cells.read([tmp_path]))
-    text = {place: f"{value:.2f}" for place, value in scores.items()}
-    assert table.rows == [
-        ["AC", "ac-1", "1", text["ac", 1]],
-        ["AC", "ac-2", "0", "-†"],
-        ["ERAC", "erac-1", "1", text["erac", 1]],
-        ["ERAC", "erac-2", "0", "-†"],
-        ["MLE", "mle-1", "1", text["mle", 1]],
-    ]
-    assert (table.bold, table.rules) == (set(), {2, 4})
-    write_cell(tmp_path / "ac-3-1.json", prepared, "AC", spoilt(prepared, 0.2, 3), 1)
-    assert tables.search(cells.read([tmp_path])).bold == {(0, 3)}
-    out, _ = command(capsys, tmp_path, "--layout", "search")
-    assert f"| AC | ac-1 | 1 | **{text['ac', 1]}** |" in out
-
-
-def test_future_entropy(prepared: Prepared, tmp_path: Path) -> None:
-    scores = {
-        name: write_cell(tmp_path / f"{n}-1.json", prepared, name, spoilt(prepared, share, 1), 1)
-        for n, (name, share) in enumerate((("ERAC", 0.3), ("ERAC without future entropy", 0.1), ("MLE", 0.0)))
-    }
-    table = tables.entropy(cells.read([tmp_path]))
-    one, two = (f"{scores[name]:.2f}" for name in ("ERAC", "ERAC without future entropy"))
-    assert table.rows == [
-        ["ERAC", "1", one, one, "28.30 ± 0.06", "28.42"],
-        ["ERAC without future entropy", "1", two, two, "28.06 ± 0.05", "28.11"],
-        ["AC", "0", "-", "-", "28.04 ± 0.05", "28.10"],
-    ]
-    assert (1, 2) in table.bold
 
 
 def test_a_baseline_that_two_rows_could_be(prepared: Prepared, tmp_path: Path) -> None:

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 from seqcredit import config
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
-from seqcredit.reporting import cells, plots, tables
+from seqcredit.reporting import cells, layouts, plots, tables
 from seqcredit.reporting.cells import Cell
 
-LAYOUTS = ("plain", *tables.LAYOUTS)
+LAYOUTS = ("plain", *layouts.LAYOUTS)
 FIGURES: dict[str, tuple[str, Callable[[Sequence[Cell], Path], None]]] = {
     "tau": ("Test BLEU over the temperature", plots.tau),
     "credit": ("Distance of learned credit from the exact one", plots.credit_curves),
     "ablation": (
         "Validation BLEU over smoothing and target rate",
-        lambda found, path: plots.ablation(tables.ablation_grid(found), path),
+        lambda found, path: plots.ablation(layouts.ablation_grid(found), path),
     ),
 }
 FOLDER = "figures"  # beside the TOML
@@ -237,7 +237,7 @@ def _is_erac(cell: Cell) -> bool:
 def _table(found: Sequence[Cell], shown: Shown, judge: tables.Judge) -> tables.Table:
     if shown.layout == "plain":
         return tables.slim(tables.plain(found, shown.baseline, judge))
-    return tables.LAYOUTS[shown.layout](found)
+    return layouts.LAYOUTS[shown.layout](found)
 
 
 def rivals(
