@@ -371,6 +371,7 @@ MUTANTS = [
     Mutant(HEADROOM, "expected_payoffs(self.reward, candidates, judges)", "found.logp"),
     Mutant(HEADROOM, "samples.unbind(1)", "samples[:, 1:].unbind(1)"),
     Mutant(HEADROOM, "nats + surprise", "surprise"),
+    Mutant(HEADROOM, "earned.get(way, 0.0) + payoff", "payoff"),
     Mutant(HEADROOM, "np.linspace(0, len(split) - 1, min(most, len(split)))", "np.linspace(0, len(split) - 2, most)"),
     Mutant(REPORT, "tables.against(theirs, mine, judge)", "tables.against(mine, theirs, judge)"),
     Mutant(REPORT, "missing += [] if here else [pattern]", "missing += []"),

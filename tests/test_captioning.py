@@ -110,9 +110,9 @@ def test_headroom_of_captions(place: Path, run: Callable[..., Done]) -> None:
     done = run("headroom", place / "run", "--samples", 2, "--split", "test")
     assert done.returncode == 0, done.stderr
     found = json.loads((place / "run" / "headroom.json").read_text())
-    assert found["beam"] == json.loads((place / "run" / "result.json").read_text())["bleu"]
+    assert found["bleu"]["beam"] == json.loads((place / "run" / "result.json").read_text())["bleu"]
     assert found["signature"].startswith("nrefs:5")
-    assert found["train"]["greedy"] > 0
+    assert found["train"]["bleu"]["greedy"] > 0
     assert "test, 12 sentences, and of as many of train" in done.stdout
 
 

@@ -145,7 +145,7 @@ class ActorCritic(Critic):
     samples: int = 1
     extra_length: int = 10
     mle_weight: float = 0.1
-    keeps_start: bool = True  # it ends as it began if that validates best; ablations say false
+    keeps_start: bool = True  # it ends as it began if that validates best; comparisons with what does not say false
     entropy_form: Literal["exact", "normalised"] = "exact"
     critic_learning_rate: float | None = None  # learning_rate if not given; it never decays
     critic_clip: float | None = None  # clip if not given

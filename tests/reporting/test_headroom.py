@@ -100,10 +100,15 @@ def test_search_and_likelihood_are_those_of_the_whole_split(shown: Shown, monkey
     actor = load_actor(shown.mle, shown.prepared)
     for way, width in (("greedy", 1), ("beam", 2)):
         said = decode(actor, shown.prepared, split, Search(width, bound=13))
-        assert found[way] == pytest.approx(corpus_bleu(said, list(split.reference_texts())).value, abs=1e-4)
+        assert found["bleu"][way] == pytest.approx(corpus_bleu(said, list(split.reference_texts())).value, abs=1e-4)
+        ids = pad([shown.prepared.target_ids(words) for words in said])
+        references = collate(split, np.arange(30)).references
+        payoff = Bleu(scaled=True).prefix_scores(ids, references)[:, -1].mean()
+        assert found["payoff"][way] == pytest.approx(float(payoff), abs=1e-4)
+    assert found["payoff"]["known"] >= found["payoff"]["beam"]
     assert (found["split"], found["sentences"]) == ("test", 30)
     assert (found["samples"], found["width"]) == (4, 2)
-    assert set(found["train"]) == {"sample", "greedy", "nll", "signature"}
+    assert set(found["train"]["bleu"]) == set(found["train"]["payoff"]) == {"sample", "greedy"}
     batch = collate(split, np.arange(30))
     tokens = batch.references[:, 0]
     logp = actor.readout(actor.features(actor.encode(batch.source), tokens)).log_softmax(-1)
@@ -133,22 +138,25 @@ def asked(folder: Path, tmp_path: Path, run: Callable[..., Done]) -> Path:
 @pytest.mark.slow
 def test_from_runs_to_a_table_of_cells(asked: Path, run: Callable[..., Done]) -> None:
     kept = json.loads((asked / "run1" / "headroom.json").read_text())
-    assert kept["beam"] == json.loads((asked / "run1" / "result.json").read_text())["bleu"]
+    assert kept["bleu"]["beam"] == json.loads((asked / "run1" / "result.json").read_text())["bleu"]
     first, second, header, *_ = (asked / "said.txt").read_text().splitlines()
     assert first.endswith("run1: done, kept in " + str(asked / "run1" / "headroom.json"))
     assert second.startswith(str(asked / "run2"))
     assert header.startswith(
-        "| recipe | n | one sample | greedy | beam | by its beliefs | by the reference | nats | train:"
+        "| recipe | n | of | one sample | greedy | beam | by its beliefs | by the reference | nats |"
     )
     for seed in (1, 2):
         done = run("record", asked / f"run{seed}", asked / f"tiny-{seed}.json")
         assert done.returncode == 0, done.stderr
     done = run("table", asked / "tiny-1.json", asked / "tiny-2.json", "--layout", "headroom")
     assert done.returncode == 0, done.stderr
-    (row,) = [line for line in done.stdout.splitlines() if line.startswith("| tiny |")]
-    both = [json.loads((asked / f"tiny-{seed}.json").read_text())["headroom"]["known"] for seed in (1, 2)]
-    assert row.split(" | ")[1] == "2"
-    assert row.split(" | ")[6].startswith(f"{sum(both) / 2:.2f} ± ")
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| tiny |")]
+    rooms = [json.loads((asked / f"tiny-{seed}.json").read_text())["headroom"] for seed in (1, 2)]
+    assert [row[1:3] for row in rows] == [["2", "BLEU"], ["2", "pay-off"]]
+    for row, figure in zip(rows, ("bleu", "payoff"), strict=True):
+        assert row[7].startswith(f"{sum(room[figure]['known'] for room in rooms) / 2:.2f} ± ")
+        assert row[9].startswith(f"{sum(room['train'][figure]['sample'] for room in rooms) / 2:.2f} ± ")
+    assert rows[0][11].startswith(f"{sum(room['train']['nll'] for room in rooms) / 2:.2f} ± ")
     assert "test, 25 sentences" in done.stdout
     assert "of the 2 that beam search finds and of 2 samples" in done.stdout
 

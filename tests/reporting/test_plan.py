@@ -121,7 +121,10 @@ MISTAKES = {
     "no name": ('[[cell]]\nrecipe = "mle.toml"', "name is missing"),
     "bad name": (cell("../a"), "a name becomes that of a folder"),
     "no recipe": (cell("a", "nothing"), "cell 'a': There is no recipe nothing.toml"),
-    "two of one name": (cell("a") + cell("a", "erac"), "two cells of the name a"),
+    "two of one name": (
+        cell("a") + cell("a", "erac"),
+        "two cells a with seed 1; give each its own name, or other seeds",
+    ),
     "empty seeds": (cell("a", rest="seeds = []"), "there are no seeds"),
     "bad seeds": (cell("a", rest="seeds = [true]"), "must be a list of whole numbers"),
     "a seed twice": (cell("a", rest="seeds = [1, 1]"), "a seed stands twice"),

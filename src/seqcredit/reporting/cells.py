@@ -106,10 +106,12 @@ class Cell:
         """The lowest point of such a curve."""
         return min((value for _, value in self.curve(key)), default=None)
 
-    def headroom(self, way: str, *, seen: bool = False) -> Any:
-        """One figure of `seqcredit headroom`, of training sentences if they are `seen`; None if nobody asked for it."""
-        kept = (headroom.read(self.run) if self.run else self.figures.get("headroom")) or {}
-        return (kept.get("train", {}) if seen else kept).get(way)
+    def headroom(self, *keys: str) -> Any:
+        """A figure of `seqcredit headroom`, such as "bleu", "beam"; None if nobody asked for it."""
+        found: Any = headroom.read(self.run) if self.run else self.figures.get("headroom")
+        for key in keys:
+            found = None if found is None else found.get(key)
+        return found
 
     def counts(self) -> Counts | None:
         """What BLEU counts in every sentence: as it was kept, or from the data of a run; None if there is neither."""

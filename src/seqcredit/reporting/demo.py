@@ -115,6 +115,7 @@ def next_steps(out: Path, task: str = "translation") -> Sequence[str]:
     mine = f"recipes/{RECIPES[task]}/erac.toml"
     steps = [
         f"seqcredit compare {out / 'mle'} {out / 'erac'}      significance, and the sentences that differ most",
+        f"seqcredit headroom {out / 'mle'} {out / 'erac'}      what could be gained before, and what is left",
         f"seqcredit train {mine} --data {out / 'data'} --init-from {out / 'mle'} --set phase.3.tau=0.1",
     ]
     if task == "translation":

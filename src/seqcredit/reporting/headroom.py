@@ -39,6 +39,7 @@ WAYS = {
     "believed": "by its beliefs",
     "known": "by the reference",
 }
+OFFHAND = ("sample", "greedy")  # without looking ahead
 
 Said = dict[str, Int[Tensor, "B T"]]
 Say = Callable[[str], None]
@@ -56,7 +57,7 @@ class Speaker:
     generator: Generator
 
     def offhand(self, batch: Batch) -> Said:
-        """What it says without looking ahead."""
+        """What it says by `OFFHAND`."""
         memory = self.actor.encode(batch.source)
         return {"sample": self._drawn(memory, 1)[:, 0], "greedy": greedy(self.actor, memory, self.bound)}
 
@@ -113,7 +114,7 @@ def _best(candidates: Int[Tensor, "B K T"], worth: Float[Tensor, "B K"]) -> Int[
 def measure(
     run: Run, prepared: Prepared, split: str = "valid", samples: int = 32, device: str = "cpu", say: Say = print
 ) -> dict[str, Any]:
-    """BLEU of a split in all of `WAYS`, and of as many training sentences offhand; with the likelihood of both."""
+    """BLEU, pay-off and likelihood of a split in all of `WAYS`, and of as many training sentences offhand."""
     if samples < 2:
         raise UserError(f"--samples is {samples}, but it must be 2 or more: half of them judge the others.")
     recipe = run.recipe
@@ -131,24 +132,31 @@ def measure(
 def _heard(
     speaker: Speaker, ask: Callable[[Batch], Said], split: Split, most: int, prepared: Prepared, say: Say
 ) -> dict[str, Any]:
-    """BLEU of every way that is asked for, its signature, and the nats that a token of the references costs."""
+    """BLEU and mean pay-off of every way that is asked for, and the nats that a token of the references costs."""
     device, began = next(speaker.actor.parameters()).device, time.perf_counter()
     words: dict[str, list[list[str]]] = {}
     references: list[list[list[str]]] = []
+    earned: dict[str, float] = {}
     nats, tokens = 0.0, 0
     batches = _spread(split, most)
     for number, pairs in enumerate(batches, 1):
         batch = to_device(collate(split, pairs), device)
         for way, said in ask(batch).items():
             words.setdefault(way, []).extend(prepared.words(ids) for ids in said.tolist())
+            payoff = float(speaker.reward.prefix_scores(said, batch.references)[:, -1].sum())
+            earned[way] = earned.get(way, 0.0) + payoff
         references += [split.reference_text(int(example)) for example in examples(split, pairs)]
         surprise, count = speaker.surprise(batch)
         nats, tokens = nats + surprise, tokens + count
         left = (time.perf_counter() - began) * (len(batches) / number - 1)
         say(f"{split.name}: {number:,}/{len(batches):,} batches, {duration(left)} left")
     scores = {way: corpus_bleu(texts, references) for way, texts in words.items()}
-    bleu = {way: round(score.value, 4) for way, score in scores.items()}
-    return {**bleu, "nll": round(nats / tokens, 4), "signature": scores["greedy"].signature}
+    return {
+        "bleu": {way: round(score.value, 4) for way, score in scores.items()},
+        "payoff": {way: round(total / len(references), 4) for way, total in earned.items()},
+        "nll": round(nats / tokens, 4),
+        "signature": scores["greedy"].signature,
+    }
 
 
 def _spread(split: Split, most: int) -> list[Indices]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from seqcredit.errors import UserError
 from seqcredit.reporting.cells import Cell, check_alike, check_once, check_settings
-from seqcredit.reporting.headroom import WAYS
+from seqcredit.reporting.headroom import OFFHAND, WAYS
 from seqcredit.reporting.results import CREDIT
 from seqcredit.reporting.tables import (
     DIVERGED,
@@ -185,18 +185,25 @@ def headroom(cells: Sequence[Cell]) -> Table:
             "The headroom of these cells was not measured, or not in the same way: give `seqcredit headroom` all of "
             "the runs, with the same --split and --samples, and record them again."
         )
-    columns = [(way, False) for way in (*WAYS, "nll")] + [(way, True) for way in ("sample", "greedy", "nll")]
     groups = by_name(cells)
     rows = []
     for name, group in groups.items():
-        figures = (
-            Summary.of(group, lambda cell, way=way, seen=seen: cell.headroom(way, seen=seen)).spread()  # type: ignore[misc]
-            for way, seen in columns
-        )
-        rows.append([label(name, groups), str(len(group)), *figures])
-    named = {**WAYS, "nll": "nats"}
-    header = [f"train: {named[way]}" if seen else named[way] for way, seen in columns]
-    return Table(["recipe", "n", *header], rows, [*_asked(cells), *footnotes(cells, {})])
+        for figure, said in (("bleu", "BLEU"), ("payoff", "pay-off")):
+            mine, seen = (
+                _means(group, *where, figure, ways=ways) for where, ways in (((), WAYS), (("train",), OFFHAND))
+            )
+            nats = [_mean(group, *where, "nll") if figure == "bleu" else "" for where in ((), ("train",))]
+            rows.append([label(name, groups), str(len(group)), said, *mine, nats[0], *seen, nats[1]])
+    header = [*WAYS.values(), "nats", *(f"train: {said}" for said in (*map(WAYS.__getitem__, OFFHAND), "nats"))]
+    return Table(["recipe", "n", "of", *header], rows, [*_asked(cells), *footnotes(cells, {})])
+
+
+def _means(cells: Sequence[Cell], *keys: str, ways: Iterable[str]) -> list[str]:
+    return [_mean(cells, *keys, way) for way in ways]
+
+
+def _mean(cells: Sequence[Cell], *keys: str) -> str:
+    return Summary.of(cells, lambda cell: cell.headroom(*keys)).spread()
 
 
 def _asked(cells: Sequence[Cell]) -> list[str]:

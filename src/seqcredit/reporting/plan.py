@@ -109,9 +109,11 @@ def read(
     for kind, entry in entries:
         where = f"{file}: {kind} {entry.get('name', '')!r}"
         made = list(_cells(kind, entry, table.get("seeds"), overrides, where))
-        for name in dict.fromkeys(cell.name for cell in made):
-            if any(name == other.name for other in cells.values()):
-                raise UserError(f"{where}: there are two cells of the name {name}; give each its own.")
+        for cell in made:
+            if cell.id in cells:
+                raise UserError(
+                    f"{where}: there are two cells {cell.name} with seed {cell.seed}; give each its own name, or other seeds."
+                )
         cells |= {cell.id: cell for cell in made}
     resolved = _resolved(cells, str(file))
     wanted = _only(resolved, only, str(file)) if only else resolved
