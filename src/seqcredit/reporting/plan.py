@@ -111,9 +111,8 @@ def read(
         made = list(_cells(kind, entry, table.get("seeds"), overrides, where))
         for cell in made:
             if cell.id in cells:
-                raise UserError(
-                    f"{where}: there are two cells {cell.name} with seed {cell.seed}; give each its own name, or other seeds."
-                )
+                twice = f"there are two cells {cell.name} with seed {cell.seed}"
+                raise UserError(f"{where}: {twice}; give each its own name, or other seeds.")
         cells |= {cell.id: cell for cell in made}
     resolved = _resolved(cells, str(file))
     wanted = _only(resolved, only, str(file)) if only else resolved
