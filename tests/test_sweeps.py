@@ -119,6 +119,19 @@ def assert_credit_table(folder: Path, cell: str, found: dict[str, dict], capsys:
 
 
 @pytest.mark.slow
+def test_headroom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_data(tmp_path / "runs/demo/data")
+    found = swept("headroom", tmp_path, "headroom", "ac-1", epochs=2)
+    capsys.readouterr()
+    assert run("table", tmp_path / "results/headroom", "--layout", "headroom") == 0
+    shown = capsys.readouterr().out
+    for name, recipe in (("ac-1", "AC"), ("mle-1", "MLE")):
+        room = found[name]["headroom"]
+        ways = " | ".join(f"{room['bleu'][way]:.2f}" for way in ("sample", "greedy", "beam", "believed", "known"))
+        assert f"| {recipe} | 1 | BLEU | {ways} |" in shown
+
+
+@pytest.mark.slow
 def test_captions(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = swept("flickr8k", place, "flickr8k-seeds", "erac-1")
     capsys.readouterr()

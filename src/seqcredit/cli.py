@@ -119,6 +119,10 @@ def parser() -> Parser:
     made.add_argument(
         "--against", nargs="+", default=[], type=Path, metavar="RUN", help="runs to compare with, by paired bootstrap"
     )
+    about = "measure its `seqcredit headroom` too, with so many samples, on validation data"
+    made.add_argument("--headroom", type=int, metavar="N", help=about)
+    made.add_argument("--device", default="cpu", help="for --headroom")
+    made.add_argument("--threads", type=int, metavar="N", help="threads of the CPU")
     made = command("results", commands.results, "print the cells below a folder as a table")
     made.add_argument("folder", nargs="?", type=Path, default=Path("results"), help="default: results")
     made = command("table", commands.table, "a table of result cells: recipes by seeds, or as in the paper")

@@ -350,21 +350,23 @@ def compare(options: argparse.Namespace) -> int:
 def headroom(options: argparse.Namespace) -> int:
     """`seqcredit headroom`: each run keeps its figures as soon as they are there."""
     from seqcredit.reporting import cells, layouts, tables
-    from seqcredit.reporting import headroom as report
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
-    _use_threads(options)
-    runs = [Run.open(folder) for folder in options.run_folders]
-    with _display(True) as (say, show):
-        for run in runs:
-            prepared = open_data(run.data, run.about["vocabularies"])
-            progress = show or (lambda _: None)
-            found = report.measure(run, prepared, options.split, options.samples, options.device, progress)
-            report.write(run, found)
-            say(f"{run.folder}: done, kept in {run.folder / report.FILE}")
+    for run in [Run.open(folder) for folder in options.run_folders]:
+        _measure(run, open_data(run.data, run.about["vocabularies"]), options.split, options.samples, options)
     print(tables.markdown(layouts.headroom(cells.read(options.run_folders))), end="")
     return 0
+
+
+def _measure(run: "Run", prepared: "Prepared", split: str, samples: int, options: argparse.Namespace) -> None:
+    """The headroom of a run, into its folder."""
+    from seqcredit.reporting import headroom as report
+
+    _use_threads(options)
+    with _display(True) as (say, show):
+        report.write(run, report.measure(run, prepared, split, samples, options.device, show or (lambda _: None)))
+        say(f"{run.folder}: headroom kept in {run.folder / report.FILE}")
 
 
 def inspect(options: argparse.Namespace) -> int:
@@ -425,6 +427,8 @@ def record(options: argparse.Namespace) -> int:
 
     run = Run.open(options.run_folder)
     prepared = open_data(run.data, run.about["vocabularies"])
+    if options.headroom is not None:
+        _measure(run, prepared, "valid", options.headroom, options)
     write(run, prepared, options.cell, [Run.open(folder) for folder in options.against])
     print(f"written to {options.cell}, with the hypotheses and their counts beside it")
     return 0

@@ -120,7 +120,7 @@ def test_search_and_likelihood_are_those_of_the_whole_split(shown: Shown, monkey
 
 
 def test_too_few_samples_are_refused(shown: Shown) -> None:
-    with pytest.raises(UserError, match="--samples is 1, but it must be 2 or more"):
+    with pytest.raises(UserError, match="headroom of 1 samples cannot be told: ask for 2 or more"):
         headroom.measure(shown.mle, shown.prepared, samples=1)
 
 
@@ -140,7 +140,7 @@ def test_from_runs_to_a_table_of_cells(asked: Path, run: Callable[..., Done]) ->
     kept = json.loads((asked / "run1" / "headroom.json").read_text())
     assert kept["bleu"]["beam"] == json.loads((asked / "run1" / "result.json").read_text())["bleu"]
     first, second, header, *_ = (asked / "said.txt").read_text().splitlines()
-    assert first.endswith("run1: done, kept in " + str(asked / "run1" / "headroom.json"))
+    assert first.endswith("run1: headroom kept in " + str(asked / "run1" / "headroom.json"))
     assert second.startswith(str(asked / "run2"))
     assert header.startswith(
         "| recipe | n | of | one sample | greedy | beam | by its beliefs | by the reference | nats |"

@@ -137,6 +137,7 @@ MISTAKES = {
     "no values": (cell("a", rest='set = { "phase.1.clip" = [] }', kind="grid"), "phase.1.clip has no values"),
     "a number for set": (cell("a", rest="set = 3"), "set must be a list"),
     "minutes": (cell("a", rest="minutes = 0"), "minutes is 0"),
+    "headroom": (cell("a", rest="headroom = 1"), "headroom is 1, but it must be a number of samples"),
     "no such phase": (cell("a", rest='until = "critic"'), "has no phase 'critic' to stop after; its phases are mle"),
     "no such cell": (cell("mle") + cell("b", "erac", FROM.format("mel")), "no such cell; the nearest is 'mle'"),
     "no such seed": (

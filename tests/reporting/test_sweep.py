@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,8 @@ def test_commands(plan: Plan) -> None:
     recording = "record runs/erac-2 results/erac-2.json --against runs/mle-1"
     assert " ".join(sweep.words(plan, erac, "record", machine)) == recording
     assert "--against" not in sweep.words(plan, plan.cells["mle-1"], "record", machine)
+    measured = sweep.words(plan, replace(erac, headroom=32), "record", machine)
+    assert " ".join(measured) == f"{recording} --headroom 32 --threads 3 --device cuda"
 
 
 def test_only_a_mere_beginning_may_be_removed(plan: Plan) -> None:

@@ -116,7 +116,9 @@ def measure(
 ) -> dict[str, Any]:
     """BLEU, pay-off and likelihood of a split in all of `WAYS`, and of as many training sentences offhand."""
     if samples < 2:
-        raise UserError(f"--samples is {samples}, but it must be 2 or more: half of them judge the others.")
+        raise UserError(
+            f"A headroom of {samples} samples cannot be told: ask for 2 or more, half of which judge the others."
+        )
     recipe = run.recipe
     reward = build_reward(recipe.payoff, prepared, recipe.payoff.scaled)
     generator = torch.Generator().manual_seed(recipe.seed)

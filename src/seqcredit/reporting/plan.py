@@ -15,7 +15,7 @@ from seqcredit.training import checkpoints
 from seqcredit.training.start import SHAPE
 
 TOP = ("data", "runs", "results", "seeds", "cell", "grid")
-ENTRY = ("name", "recipe", "seeds", "init_from", "against", "set", "until", "minutes")
+ENTRY = ("name", "recipe", "seeds", "init_from", "against", "set", "until", "headroom", "minutes")
 NAME = re.compile(r"\w[\w.+-]*")
 Table = Mapping[str, Any]
 
@@ -32,6 +32,7 @@ class Cell:
     until: str | None = None
     init_from: str | None = None  # another cell, or a run folder
     against: tuple[str, ...] = ()
+    headroom: int = 0  # samples that its headroom is measured by, when it is recorded
     minutes: float | None = None  # a guess, for as long as nothing has been measured
 
     @property
@@ -139,6 +140,9 @@ def _cells(kind: str, entry: Table, seeds: Any, more: Sequence[str], where: str)
     if minutes is not None and not (type(minutes) in (int, float) and 0 < minutes < float("inf")):
         raise UserError(f"{where}: minutes is {minutes!r}, but it must be a number above 0.")
     guess = None if minutes is None else float(minutes)
+    samples = entry.get("headroom", 0)
+    if type(samples) is not int or samples not in (0, *range(2, 1025)):
+        raise UserError(f"{where}: headroom is {samples!r}, but it must be a number of samples, from 2 to 1,024.")
     against = _texts(entry.get("against", []), "against", where)
     for source, (label, own), seed in itertools.product(sources, combinations, seeds):
         overrides = (*own, *more)
@@ -148,7 +152,7 @@ def _cells(kind: str, entry: Table, seeds: Any, more: Sequence[str], where: str)
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         start = f"-{Path(source).name}" if source and len(sources) > 1 else ""
-        yield Cell(f"{name}{start}{label}", seed, path, recipe, overrides, until, source, against, guess)
+        yield Cell(f"{name}{start}{label}", seed, path, recipe, overrides, until, source, against, samples, guess)
 
 
 def _combinations(wanted: Any, kind: str, where: str) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -130,7 +130,8 @@ def words(plan: Plan, cell: Cell, step: str, machine: Machine) -> list[str]:
     using = ["--threads", str(machine.threads), *(["--device", machine.device] if machine.device != "cpu" else [])]
     if step == "record":
         others = [str(plan.run(other)) for other in cell.against]
-        return ["record", run, str(plan.record(cell)), *(["--against", *others] if others else [])]
+        room = ["--headroom", str(cell.headroom), *using] if cell.headroom else []
+        return ["record", run, str(plan.record(cell)), *(["--against", *others] if others else []), *room]
     if step == "resume":
         return ["resume", run, *using]
     changes = [word for override in cell.overrides for word in ("--set", override)]
