@@ -43,6 +43,17 @@ def test_words_by_number_are_those_of_the_iterator(folder: Path) -> None:
     assert list(train.source_texts())[4] == ["a", "b4", "ü"]
 
 
+def test_content_is_that_of_the_files_however_they_were_asked_for(folder: Path, tmp_path: Path) -> None:
+    def made(name: str, last: str, options: PrepareOptions) -> Prepared:
+        examples = [Example(f"a b{i} ü", [f"x y{i}", last][: 1 + i % 2]) for i in range(6)]
+        prepare({"train": examples, "valid": examples[:2]}, tmp_path / name, options)
+        return Prepared.open(tmp_path / name)
+
+    first, same = Prepared.open(folder), made("same", "ö z", PrepareOptions(max_length=50))
+    assert (same.content == first.content, same.checksum == first.checksum) == (True, False)
+    assert made("other", "ö w", PrepareOptions()).content != first.content
+
+
 def test_unknown_split(folder: Path) -> None:
     with pytest.raises(UserError, match=f"^{folder} has no split 'tset': choose one of train, valid.$"):
         Prepared.open(folder).split("tset")

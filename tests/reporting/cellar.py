@@ -111,7 +111,7 @@ def write_cell(
         "validation": {"actor_critic": score + 1},
         "vocabularies": prepared.checksums,
         "settings": settings,
-        "data": {"name": "phrases", "checksum": prepared.checksum, "examples": {"test": len(hypotheses)}},
+        "data": {"name": "phrases", "content": prepared.content, "examples": {"test": len(hypotheses)}},
         "against": {},
         **figures,
     }

@@ -130,7 +130,7 @@ def test_settings_that_nobody_knows(prepared: Prepared, tmp_path: Path) -> None:
         ({"vocabularies": {"source": "a", "target": "b"}}, "vocabularies"),
         ({"bleu_signature": "nrefs:3"}, "metric signatures"),
         ({"split": "valid"}, "splits"),
-        ({"data": {"checksum": "other"}}, "data"),
+        ({"data": {"content": "other"}}, "data"),
         ({"data": {"examples": {"test": 7}}}, "numbers of examples"),
         ({"sentences": 3}, "numbers of sentences"),
     ],

@@ -12,6 +12,7 @@ import pytest
 from reporting.cellar import make_data, references, spoilt, write_counts
 from seqcredit import config
 from seqcredit.cli import parser
+from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import checksum
 from seqcredit.reporting import cells
 from seqcredit.reporting.evaluate import write_hypotheses
@@ -34,6 +35,7 @@ def test_a_cell_has_the_figures_the_command_and_the_significance(folder: Path, r
     assert words[words.index("--seed") + 1] == "2"
     assert config.parse(cell["settings"], "cell") == config.load(folder / "recipe.toml", ["seed=2"])
     assert cell["data"]["checksum"] == checksum(folder / "data" / "manifest.json")
+    assert cell["data"]["content"] == Prepared.open(folder / "data").content
     assert cell["data"]["examples"] == {"train": 300, "valid": 20, "test": 25}
     other = json.loads((folder / "run1" / "result.json").read_text())
     assert cell["against"]["run1"]["bleu"] == pytest.approx(other["bleu"], abs=1e-3)

@@ -12,6 +12,7 @@ SPLIT.references.txt        the same: a JSON list of references a line
 """
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -237,6 +238,11 @@ class Prepared:
     def checksum(self) -> str:
         """SHA-256 of the manifest, and so of the whole folder."""
         return checksum(self.folder / MANIFEST)
+
+    @property
+    def content(self) -> str:
+        """SHA-256 of what the files hold, in whatever way they were asked for."""
+        return hashlib.sha256(json.dumps(self.manifest.files, sort_keys=True).encode()).hexdigest()
 
     def split(self, name: str) -> Split:
         """A split by its name."""

@@ -24,9 +24,9 @@ from seqcredit.reporting.recipes import FOLDER
 from seqcredit.reporting.results import COUNTS
 from seqcredit.training.runs import Run
 
-# What has to be the same in all cells of a table.
+# What has to be the same in all cells of a table, as far as they have kept it.
 ALIKE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    "data": lambda figures: figures.get("data", {}).get("checksum"),
+    "data": lambda figures: figures.get("data", {}).get("content"),
     "numbers of examples": lambda figures: figures.get("data", {}).get("examples"),
     "vocabularies": lambda figures: figures.get("vocabularies"),
     "splits": lambda figures: figures.get("split"),

@@ -46,6 +46,7 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str,
         "data": {
             "name": prepared.folder.name,
             "checksum": prepared.checksum,
+            "content": prepared.content,
             "vocabulary": [manifest.source_vocabulary, manifest.target_vocabulary],
             "examples": {name: counts.examples for name, counts in manifest.splits.items()},
         },
