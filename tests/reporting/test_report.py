@@ -16,6 +16,7 @@ from seqcredit.cli import main
 from seqcredit.data.prepared import Prepared
 from seqcredit.reporting import report
 from seqcredit.reporting.compare import bootstrap_over_seeds
+from seqcredit.reporting.headroom import WAYS
 
 RESULTS = ROOT / "results"
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:2.6.0"
@@ -175,7 +176,24 @@ def committed_entropy(text: str, found: Found) -> None:
         assert rows[name]["max"] == f"{max(values):.2f}"
 
 
+def committed_headroom(text: str, found: Found) -> None:
+    """Every way of every cell, of sentences that are new and of some that are not."""
+    rows = {(row["recipe"], row["of"]): row for row in every_row(text, "recipe")}
+    assert len(rows) == 2 * len(found)
+    for _, cell in found:
+        room = cell["headroom"]
+        for figure, said in (("bleu", "BLEU"), ("payoff", "pay-off")):
+            row = rows[cell["recipe"], said]
+            for way, column in WAYS.items():
+                assert row[column] == f"{room[figure][way]:.2f}"
+            for way in ("sample", "greedy"):
+                assert row[f"train: {WAYS[way]}"] == f"{room['train'][figure][way]:.2f}"
+        nats = (rows[cell["recipe"], "BLEU"][column] for column in ("nats", "train: nats"))
+        assert [*nats] == [f"{value:.2f}" for value in (room["nll"], room["train"]["nll"])]
+
+
 COMMITTED = {
+    "headroom": committed_headroom,
     "credit": committed_credit,
     "search": committed_search,
     "ablation": committed_ablation,
