@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -349,13 +350,19 @@ def compare(options: argparse.Namespace) -> int:
 
 def headroom(options: argparse.Namespace) -> int:
     """`seqcredit headroom`: each run keeps its figures as soon as they are there."""
-    from seqcredit.reporting import cells, layouts, tables
+    from seqcredit.reporting import cells, layouts, logs, tables
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
-    for run in [Run.open(folder) for folder in options.run_folders]:
+    runs = [Run.open(folder) for folder in dict.fromkeys(options.run_folders)]
+    names = logs.labels([run.folder for run in runs])
+    rows = [
+        replace(cell, name=name) for run, name in zip(runs, names, strict=True) for cell in cells.read([run.folder])
+    ]
+    cells.check_alike(rows)
+    for run in runs:
         _measure(run, open_data(run.data, run.about["vocabularies"]), options.split, options.samples, options)
-    print(tables.markdown(layouts.headroom(cells.read(options.run_folders))), end="")
+    print(tables.markdown(layouts.headroom(rows)), end="")
     return 0
 
 

@@ -139,7 +139,10 @@ def asked(folder: Path, tmp_path: Path, run: Callable[..., Done]) -> Path:
 def test_from_runs_to_a_table_of_cells(asked: Path, run: Callable[..., Done]) -> None:
     kept = json.loads((asked / "run1" / "headroom.json").read_text())
     assert kept["bleu"]["beam"] == json.loads((asked / "run1" / "result.json").read_text())["bleu"]
-    first, second, header, *_ = (asked / "said.txt").read_text().splitlines()
+    first, second, header, _, *said = (asked / "said.txt").read_text().splitlines()
+    assert [row.split(" | ")[:3] for row in said[:4]] == [
+        [f"| tiny ({name})", "1", of] for name in ("run1", "run2") for of in ("BLEU", "pay-off")
+    ]
     assert first.endswith("run1: headroom kept in " + str(asked / "run1" / "headroom.json"))
     assert second.startswith(str(asked / "run2"))
     assert header.startswith(
@@ -159,6 +162,18 @@ def test_from_runs_to_a_table_of_cells(asked: Path, run: Callable[..., Done]) ->
     assert rows[0][11].startswith(f"{sum(room['train']['nll'] for room in rooms) / 2:.2f} ± ")
     assert "test, 25 sentences" in done.stdout
     assert "of the 2 that beam search finds and of 2 samples" in done.stdout
+
+
+@pytest.mark.slow
+def test_runs_that_do_not_belong_together_are_refused_at_once(asked: Path, run: Callable[..., Done]) -> None:
+    result = json.loads((asked / "run2" / "result.json").read_text())
+    (asked / "run2" / "result.json").write_text(json.dumps({**result, "vocabularies": {"source": "x", "target": "y"}}))
+    (asked / "run1" / "headroom.json").unlink()
+    done = run("headroom", asked / "run1", asked / "run2")
+    assert done.returncode == 2
+    assert "their vocabularies differ" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (asked / "run1" / "headroom.json").exists()
 
 
 @pytest.mark.slow
