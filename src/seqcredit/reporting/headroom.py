@@ -58,8 +58,7 @@ class Speaker:
 
     def offhand(self, batch: Batch) -> Said:
         """What it says by `OFFHAND`."""
-        memory = self.actor.encode(batch.source)
-        return {"sample": self._drawn(memory, 1)[:, 0], "greedy": greedy(self.actor, memory, self.bound)}
+        return self._offhand(self.actor.encode(batch.source))
 
     def at_length(self, batch: Batch) -> Said:
         """All of `WAYS`: by search, by what samples expect of it, and by what the reference knows to be best."""
@@ -70,7 +69,7 @@ class Speaker:
         references = batch.references.repeat_interleave(self.width, 0)
         known = self.reward.prefix_scores(found.tokens.flatten(0, 1), references)[:, -1].view_as(found.logp)
         return {
-            **self.offhand(batch),
+            **self._offhand(memory),
             "beam": found.tokens[:, 0],
             "believed": _best(candidates, expected_payoffs(self.reward, candidates, judges)),
             "known": _best(found.tokens, known.masked_fill(found.logp == -torch.inf, -torch.inf)),
@@ -81,6 +80,9 @@ class Speaker:
         tokens = batch.references[:, 0]
         features = self.actor.features(self.actor.encode(batch.source), tokens)
         return float(likelihood(Scores(features, self.actor.readout), tokens)), int(token_mask(tokens).sum())
+
+    def _offhand(self, memory: Any) -> Said:
+        return {"sample": self._drawn(memory, 1)[:, 0], "greedy": greedy(self.actor, memory, self.bound)}
 
     def _drawn(self, memory: Any, count: int) -> Int[Tensor, "B n T"]:
         first = memory[0]
