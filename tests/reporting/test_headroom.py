@@ -54,7 +54,8 @@ def words(tokens: torch.Tensor) -> list[list[int]]:
 def test_each_way_chooses_as_it_says() -> None:
     """An edit costs 1: `a a` loses 1.32 on the average, `b c` and `b d` 1.01."""
     batch = Batch(torch.zeros(40), pad_references([[[B, D]]] * 40))
-    said = speaker().at_length(batch)
+    one = speaker()
+    said = one.at_length(one.actor.encode(batch.source), batch)
     assert set(said) == set(WAYS)
     assert words(said["beam"]) == [[A, A]] * 40
     assert words(said["greedy"]) in ([[B, C]] * 40, [[B, D]] * 40)
@@ -66,8 +67,10 @@ def test_each_way_chooses_as_it_says() -> None:
 
 def test_offhand_and_at_length_share_their_ways() -> None:
     batch = Batch(torch.zeros(8), pad_references([[[B, D]]] * 8))
-    assert set(speaker().offhand(batch)) == {"sample", "greedy"}
-    nats, tokens = speaker().surprise(batch)
+    one = speaker()
+    memory = one.actor.encode(batch.source)
+    assert set(one.offhand(memory, batch)) == {"sample", "greedy"}
+    nats, tokens = one.surprise(memory, batch)
     assert tokens == 8 * 3
     assert nats == pytest.approx(-8 * torch.tensor(0.33).log().item(), rel=1e-4)
 

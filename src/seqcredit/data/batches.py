@@ -38,7 +38,7 @@ def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int, pairs: b
     _check(batch_size)
     rng = np.random.default_rng([seed, epoch])
     if split.pictures:
-        return [_captions(split, chunk, pairs) for chunk in _chunks(rng.permutation(len(split)), batch_size)]
+        return [_captions(split, chunk, pairs) for chunk in chunks(rng.permutation(len(split)), batch_size)]
     rows = np.arange(len(split.reference_lengths)) if pairs else np.asarray(split.groups[:-1])
     rows = rng.permutation(rows)
     sources = split.source_lengths[examples(split, rows)]
@@ -48,7 +48,7 @@ def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int, pairs: b
         order = np.argsort(
             sources[window], kind="stable"
         )  # references of one length would teach when to stop, in turns
-        batches += _chunks(rows[window][order], batch_size)
+        batches += chunks(rows[window][order], batch_size)
     return [batches[number] for number in rng.permutation(len(batches))]
 
 
@@ -62,7 +62,7 @@ def sequential_batches(split: Split, batch_size: int) -> Sequential:
     """Every example once, the longest sources first: if the memory does not suffice, that shows at once."""
     _check(batch_size)
     order = np.argsort(-split.source_lengths, kind="stable")
-    return Sequential(_chunks(np.asarray(split.groups[:-1])[order], batch_size), np.argsort(order))
+    return Sequential(chunks(np.asarray(split.groups[:-1])[order], batch_size), np.argsort(order))
 
 
 def collate(split: Split, pairs: Indices) -> Batch:
@@ -134,7 +134,8 @@ def _lengths(split: Split, pairs: Indices) -> list[Indices]:
     return [*sources, split.reference_lengths[pairs]]
 
 
-def _chunks(rows: Indices, size: int) -> list[Indices]:
+def chunks(rows: Indices, size: int) -> list[Indices]:
+    """Rows in their order, so many at a time."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from seqcredit.data.batches import Indices, collate, examples, to_device
+from seqcredit.data.batches import Indices, chunks, collate, examples, to_device
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
@@ -56,33 +56,29 @@ class Speaker:
     samples: int
     generator: Generator
 
-    def offhand(self, batch: Batch) -> Said:
-        """What it says by `OFFHAND`."""
-        return self._offhand(self.actor.encode(batch.source))
+    def offhand(self, memory: Any, batch: Batch) -> Said:
+        """What it says by `OFFHAND` of encoded sources."""
+        return {"sample": self._drawn(memory, 1)[:, 0], "greedy": greedy(self.actor, memory, self.bound)}
 
-    def at_length(self, batch: Batch) -> Said:
+    def at_length(self, memory: Any, batch: Batch) -> Said:
         """All of `WAYS`: by search, by what samples expect of it, and by what the reference knows to be best."""
-        memory = self.actor.encode(batch.source)
         found = beam(self.actor, memory, self.bound, self.width, self.width)
         few, judges = self._drawn(memory, self.samples).chunk(2, 1)  # no sample is its own judge
         candidates = _side_by_side(found.tokens, few)
         references = batch.references.repeat_interleave(self.width, 0)
         known = self.reward.prefix_scores(found.tokens.flatten(0, 1), references)[:, -1].view_as(found.logp)
         return {
-            **self._offhand(memory),
+            **self.offhand(memory, batch),
             "beam": found.tokens[:, 0],
             "believed": _best(candidates, expected_payoffs(self.reward, candidates, judges)),
             "known": _best(found.tokens, known.masked_fill(found.logp == -torch.inf, -torch.inf)),
         }
 
-    def surprise(self, batch: Batch) -> tuple[float, int]:
+    def surprise(self, memory: Any, batch: Batch) -> tuple[float, int]:
         """- log pi of the first references, and the number of their tokens."""
         tokens = batch.references[:, 0]
-        features = self.actor.features(self.actor.encode(batch.source), tokens)
+        features = self.actor.features(memory, tokens)
         return float(likelihood(Scores(features, self.actor.readout), tokens)), int(token_mask(tokens).sum())
-
-    def _offhand(self, memory: Any) -> Said:
-        return {"sample": self._drawn(memory, 1)[:, 0], "greedy": greedy(self.actor, memory, self.bound)}
 
     def _drawn(self, memory: Any, count: int) -> Int[Tensor, "B n T"]:
         first = memory[0]
@@ -134,7 +130,7 @@ def measure(
 
 @torch.no_grad()
 def _heard(
-    speaker: Speaker, ask: Callable[[Batch], Said], split: Split, most: int, prepared: Prepared, say: Say
+    speaker: Speaker, ask: Callable[[Any, Batch], Said], split: Split, most: int, prepared: Prepared, say: Say
 ) -> dict[str, Any]:
     """BLEU and mean pay-off of every way that is asked for, and the nats that a token of the references costs."""
     device, began = next(speaker.actor.parameters()).device, time.perf_counter()
@@ -145,12 +141,13 @@ def _heard(
     batches = _spread(split, most)
     for number, pairs in enumerate(batches, 1):
         batch = to_device(collate(split, pairs), device)
-        for way, said in ask(batch).items():
+        memory = speaker.actor.encode(batch.source)
+        for way, said in ask(memory, batch).items():
             words.setdefault(way, []).extend(prepared.words(ids) for ids in said.tolist())
             payoff = float(speaker.reward.prefix_scores(said, batch.references)[:, -1].sum())
             earned[way] = earned.get(way, 0.0) + payoff
         references += [split.reference_text(int(example)) for example in examples(split, pairs)]
-        surprise, count = speaker.surprise(batch)
+        surprise, count = speaker.surprise(memory, batch)
         nats, tokens = nats + surprise, tokens + count
         left = (time.perf_counter() - began) * (len(batches) / number - 1)
         say(f"{split.name}: {number:,}/{len(batches):,} batches, {duration(left)} left")
@@ -168,7 +165,7 @@ def _spread(split: Split, most: int) -> list[Indices]:
     chosen = np.unique(np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64))
     chosen = chosen[np.argsort(-split.source_lengths[chosen], kind="stable")]
     pairs = np.asarray(split.groups[:-1])[chosen]
-    return [pairs[start : start + BATCH] for start in range(0, len(pairs), BATCH)]
+    return chunks(pairs, BATCH)
 
 
 def write(run: Run, found: Mapping[str, Any]) -> None:
