@@ -72,6 +72,19 @@ def test_the_table_of_all_algorithms(place: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.slow
+def test_the_table_with_input_feeding(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = swept("tatoeba-feeding", place, "tatoeba-feeding", "erac-1", epochs=2)
+    assert {*found} == {"mle-1", "erac-1"}
+    networks = found["erac-1"]["settings"]
+    assert networks["actor"]["input_feeding"] and networks["critic"]["input_feeding"]
+    capsys.readouterr()
+    assert run("table", place / "results/tatoeba-feeding", "--layout", "table1") == 0
+    shown = capsys.readouterr().out
+    row = next(line for line in shown.splitlines() if line.startswith("| MT, input feeding | ERAC |"))
+    assert row.replace("*", "").split(" | ")[2:4] == ["1", f"{found['erac-1']['bleu']:.2f}"]
+
+
+@pytest.mark.slow
 def test_the_ablation_and_the_temperature(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = ("table3-smoothing-0.001-target_rate-0.1-1", "temperature-tau-0.02-1")
     found = swept("tatoeba-ablation", place, "tatoeba-ablation", *wanted)
