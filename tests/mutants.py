@@ -343,6 +343,8 @@ MUTANTS = [
     Mutant(BUILD, 'payoff.unfinished == "nothing"', 'payoff.unfinished != "score"'),
     Mutant(BUILD, 'payoff.unfinished != "without_brevity"', "True"),
     # Tables and logs
+    Mutant(COMPARE, "np.quantile((second - first)", "np.quantile((first - second)"),
+    Mutant(COMPARE, "MIDDLE = (0.025, 0.975)", "MIDDLE = (0.05, 0.95)"),
     Mutant(COMPARE, "(chance + 1) / len(changes)", "chance / len(changes)"),
     Mutant(COMPARE, "times if paired else", "times if not paired else"),
     Mutant(COMPARE, "np.random.default_rng(SEED), len", "np.random.default_rng(SEED + 1), len"),

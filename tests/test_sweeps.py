@@ -75,8 +75,7 @@ def test_the_table_of_all_algorithms(place: Path, capsys: pytest.CaptureFixture[
 def test_the_table_with_input_feeding(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = swept("tatoeba-feeding", place, "tatoeba-feeding", "erac-1", epochs=2)
     assert {*found} == {"mle-1", "erac-1"}
-    networks = found["erac-1"]["settings"]
-    assert networks["actor"]["input_feeding"] and networks["critic"]["input_feeding"]
+    assert all(found["erac-1"]["settings"][network]["input_feeding"] for network in ("actor", "critic"))
     capsys.readouterr()
     assert run("table", place / "results/tatoeba-feeding", "--layout", "table1") == 0
     shown = capsys.readouterr().out

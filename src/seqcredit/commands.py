@@ -336,10 +336,11 @@ def compare(options: argparse.Namespace) -> int:
     split = prepared.split(options.split)
     references, sources = list(split.reference_texts()), list(split.source_texts())
     baseline, system = (read_hypotheses(run, options.split) for run in runs)
-    result = report.paired_bootstrap(baseline, system, references)
+    result = report.bootstrap([baseline], [system], references)
+    low, high = result.interval
     print(f"{runs[0].folder}  BLEU {result.baseline:.2f}")
     print(f"{runs[1].folder}  BLEU {result.system:.2f}  ({result.system - result.baseline:+.2f}, p = {result.p:.4f})")
-    print(f"paired bootstrap, {result.signature}")
+    print(f"95 % of the samples between {low:+.2f} and {high:+.2f}; paired bootstrap, {result.signature}")
     for d in report.differences(baseline, system, references)[: options.show]:
         print(f"\n{d.sentence + 1}: sentence BLEU {d.baseline:.1f} -> {d.system:.1f}")
         for name, words in (("source", sources[d.sentence]), ("reference", references[d.sentence][0])):

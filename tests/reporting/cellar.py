@@ -6,12 +6,14 @@ import json
 import random
 import tomllib
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
 
 from seqcredit import config
 from seqcredit.cli import main
@@ -54,6 +56,15 @@ tau = 0.05
 """
 ROOT = Path(__file__).parents[2]
 ERAC, MLE = (ROOT / "recipes" / "tatoeba" / f"{name}.toml" for name in ("erac", "mle"))
+
+
+def by_sacrebleu(baseline: Sequence[Sequence[str]], system: Sequence[Sequence[str]], wanted: Any) -> tuple[float, str]:
+    """p and signature of sacreBLEU's own paired bootstrap, of references by sentence."""
+    lines = [(name, [" ".join(words) for words in said]) for name, said in (("one", baseline), ("other", system))]
+    streams = list(zip_longest(*([" ".join(words) for words in group] for group in wanted)))
+    metric = BLEU(tokenize="none", force=True, references=streams)
+    signatures, scores = PairedTest(lines, {"BLEU": metric}, None, test_type="bs", n_samples=1000)()
+    return scores["BLEU"][1].p_value, str(signatures["BLEU"])
 
 
 def make_data(folder: Path, test: int = 40) -> Prepared:

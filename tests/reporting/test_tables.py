@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reporting.cellar import ROOT, bleu, make_data, references, spoilt, table_command, write_cell
+from reporting.cellar import ROOT, bleu, by_sacrebleu, make_data, references, spoilt, table_command, write_cell
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.reporting import cells, tables
-from seqcredit.reporting.compare import bootstrap_over_seeds, paired_bootstrap
+from seqcredit.reporting.compare import bootstrap
 from seqcredit.reporting.evaluate import write_hypotheses
 from seqcredit.reporting.tables import Table
 from seqcredit.training.runs import Run
@@ -67,10 +67,10 @@ def test_one_seed_is_judged_as_by_sacrebleu(folder: Path, prepared: Prepared, ca
     near = spoilt(prepared, 0.19, 1)
     write_cell(tmp_path / "near-1.json", prepared, "near", near, 1)
     out, err = table_command(capsys, folder / "mle-1.json", tmp_path, "--format", "csv")
-    expected = paired_bootstrap(spoilt(prepared, 0.2, 1), near, [[words] for words in references(prepared)])
-    assert 0.002 < expected.p < 1
-    assert rows(out)["near"]["p"] == f"{expected.p:.3f}"
-    assert expected.signature in err
+    p, signature = by_sacrebleu(spoilt(prepared, 0.2, 1), near, [[words] for words in references(prepared)])
+    assert 0.002 < p < 1
+    assert rows(out)["near"]["p"] == f"{p:.3f}"
+    assert signature in err
 
 
 def test_several_seeds_are_judged_together(folder: Path, prepared: Prepared, tmp_path: Path, capsys) -> None:
@@ -79,9 +79,12 @@ def test_several_seeds_are_judged_together(folder: Path, prepared: Prepared, tmp
         write_cell(tmp_path / f"near-{seed}.json", prepared, "near", said, seed)
     out, _ = table_command(capsys, folder, tmp_path, "--format", "csv")
     mle = [spoilt(prepared, 0.2, seed) for seed in (1, 2, 3)]
-    expected = bootstrap_over_seeds(mle, near, [[words] for words in references(prepared)])
+    expected = bootstrap(mle, near, [[words] for words in references(prepared)])
     assert 0.002 < expected.p < 1
     assert rows(out)["near"]["p"] == f"{expected.p:.3f}"
+    low, high = expected.interval
+    assert low < high
+    assert rows(out)["near"]["95 %"] == f"{low:+.2f} to {high:+.2f}"
     (tmp_path / "near-2.counts.gz").unlink()
     out, _ = table_command(capsys, folder, tmp_path, "--format", "csv")
     assert (rows(out)["near"]["p"], rows(out)["ERAC"]["p"]) == ("", "0.001")
@@ -100,8 +103,8 @@ def test_a_run_is_counted_by_its_own_data(prepared: Prepared, tmp_path: Path, ca
         figures = {"recipe": name, "seed": 1, "bleu": bleu(hypotheses, wanted), "bleu_signature": signature}
         (run.folder / "result.json").write_text(json.dumps(figures))
     out, _ = table_command(capsys, tmp_path / "runs", "--format", "csv")
-    expected = paired_bootstrap(said["MLE"], said["near"], [[words] for words in wanted])
-    assert rows(out)["near"]["p"] == f"{expected.p:.3f}"
+    p, _ = by_sacrebleu(said["MLE"], said["near"], [[words] for words in wanted])
+    assert rows(out)["near"]["p"] == f"{p:.3f}"
     shutil.rmtree(moved)
     out, err = table_command(capsys, tmp_path / "runs", "--format", "csv")
     assert (rows(out)["near"]["p"], rows(out)["near"]["n"]) == ("", "1")
@@ -228,6 +231,6 @@ def test_a_slim_table_says_nothing_twice(folder: Path) -> None:
     assert tables.slim(few).rows == [row[:-1] for row in few.rows]
     one = tables.plain(cells.read([folder / "mle-1.json", folder / "erac-1.json"]))
     found = tables.slim(one)
-    assert found.header == ["recipe", "seed 1", "to MLE", "p"]
-    assert found.rows == [[row[0], row[1], row[7], row[8]] for row in one.rows]
+    assert found.header == ["recipe", "seed 1", "to MLE", "95 %", "p"]
+    assert found.rows == [[row[0], row[1], *row[7:10]] for row in one.rows]
     assert found.notes == one.notes

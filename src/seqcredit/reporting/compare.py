@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqcredit.errors import UserError
-from seqcredit.rewards.corpus import corpus_bleu, streams
+from seqcredit.rewards.corpus import corpus_bleu
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU, BLEUScore
@@ -20,15 +20,20 @@ Counts = NDArray[np.int64]
 
 SEED = 12345  # sacreBLEU's
 COUNTED = 10
+MIDDLE = (0.025, 0.975)  # 95 % lie between
 
 
 class Significance(NamedTuple):
-    """BLEU of a baseline and of a system, and how often chance alone makes such a difference."""
+    """BLEU of a baseline and of a system, and how often chance alone makes such a difference.
+
+    p is sacreBLEU's, of one side: how often samples differ by so much more than they do on the average.
+    """
 
     baseline: float
     system: float
     p: float
     signature: str
+    interval: tuple[float, float]  # of the difference: 95 % of the samples lie in it
 
 
 class Difference(NamedTuple):
@@ -39,35 +44,20 @@ class Difference(NamedTuple):
     system: float
 
 
-def paired_bootstrap(
-    baseline: Sequence[Words], system: Sequence[Words], references: Sequence[Sequence[Words]], samples: int = 1000
-) -> Significance:
-    """Paired bootstrap resampling by sacreBLEU. Koehn (2004)."""
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.significance import PairedTest
-
-    _same_size(baseline, system, references)
-    named: list[tuple[str, Sequence[str]]] = [("baseline", _lines(baseline)), ("system", _lines(system))]
-    metric = BLEU(tokenize="none", force=True, references=streams(references))  # type: ignore[arg-type]
-    test = PairedTest(named, {"BLEU": metric}, references=None, test_type="bs", n_samples=samples)
-    signatures, scores = test()
-    first, second = (result for result in scores["BLEU"] if not isinstance(result, str))
-    p = 1.0 if named[0][1] == named[1][1] else second.p_value or 0.0  # sacreBLEU calls equal systems significant
-    return Significance(first.score, second.score, p, str(signatures["BLEU"]))
-
-
-def bootstrap_over_seeds(
+def bootstrap(
     baselines: Sequence[Sequence[Words]],
     systems: Sequence[Sequence[Words]],
     references: Sequence[Sequence[Words]],
     samples: int = 1000,
     paired: bool = False,
 ) -> Significance:
-    """The same for the mean BLEU of several runs: sentences are drawn anew, the same for all, and so are runs.
+    """Paired bootstrap resampling of mean BLEU: sentences are drawn anew, the same for all, and so are runs.
 
-    With one run on either side it is `paired_bootstrap`. Runs that are `paired`, the n-th of both, are drawn together:
-    those of one seed, which may have started from the same network.
+    With one run on either side it is sacreBLEU's. Koehn (2004). Runs that are `paired`, the n-th of both, are drawn
+    together: those of one seed, which may have started from the same network.
     """
+    for one in (*baselines, *systems):
+        _same_size(baselines[0], one, references)
     first, second = ([resampled(counts(one, references), samples) for one in group] for group in (baselines, systems))
     return of_means(first, second, corpus_bleu(baselines[0], references).signature, paired)
 
@@ -110,12 +100,13 @@ def of_means(
     times = _times(len(baselines), samples, generator)
     others = times if paired else _times(len(systems), samples, generator)
     first, second = (np.average(group, 0, weights.T) for group, weights in ((baselines, times), (systems, others)))
+    low, high = np.quantile((second - first)[1:], MIDDLE)
     changes = np.abs(second - first)
     chance = int((changes[1:] - changes[1:].mean() > changes[0]).sum())
     p = (chance + 1) / len(changes) if changes.any() else 1.0
     references, _, rest = signature.partition("|")
     test = f"{references}|bs:{len(changes) - 1}|seed:{SEED}|{rest}"
-    return Significance(float(first[0]), float(second[0]), p, test)
+    return Significance(float(first[0]), float(second[0]), p, test, (float(low), float(high)))
 
 
 def differences(
@@ -139,10 +130,6 @@ def _sentence_metric() -> "BLEU":
     from sacrebleu.metrics.bleu import BLEU
 
     return BLEU(tokenize="none", force=True, effective_order=True)
-
-
-def _lines(hypotheses: Sequence[Words]) -> list[str]:
-    return [" ".join(words) for words in hypotheses]
 
 
 def _same_size(baseline: Sequence[Words], system: Sequence[Words], references: Sequence[Sequence[Words]]) -> None:

@@ -258,7 +258,7 @@ def rivals(
             of = f", {data}" if len(sets) > 1 else ""
             rows.append([" against ".join(labels) + of, seeds, *tables.against(theirs, mine, judge)])
     notes = [note for note in judge.notes() if note not in said]
-    return tables.Table(["compared", "seeds", "difference", "p"], rows, notes)
+    return tables.Table(["compared", "seeds", "difference", tables.INTERVAL, "p"], rows, notes)
 
 
 def _drawn(draw: Callable[[Sequence[Cell], Path], None], found: Sequence[Cell]) -> bytes:

@@ -12,7 +12,7 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
 from seqcredit.reporting import headroom
-from seqcredit.reporting.compare import counts, paired_bootstrap
+from seqcredit.reporting.compare import bootstrap, counts
 from seqcredit.reporting.evaluate import hypotheses_file, read_hypotheses
 from seqcredit.reporting.logs import history
 from seqcredit.training.runs import Run
@@ -30,7 +30,7 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str,
     mine = read_hypotheses(run, "test")
     compared = {}
     for other in against:
-        found = paired_bootstrap(read_hypotheses(other, "test"), mine, references)
+        found = bootstrap([read_hypotheses(other, "test")], [mine], references)
         compared[other.folder.name] = {
             "bleu": round(found.baseline, 4),
             "p": round(found.p, 4),

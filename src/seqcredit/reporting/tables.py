@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from seqcredit.errors import UserError
 from seqcredit.reporting.cells import Cell, check_alike, check_once
 from seqcredit.reporting.compare import Scores, of_means, resampled
 
 MISSING, DIVERGED = "-", "†"
+INTERVAL = "95 %"  # the column of a difference's interval
 CLOSE = 1e-3  # BLEU that is the same, but for its rounding
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -88,11 +90,23 @@ def plain(cells: Sequence[Cell], baseline: str | None = None, judge: "Judge | No
     for name in order:
         group, summary = groups[name], Summary.of(groups[name], lambda cell: cell.bleu)
         by_seed = {cell.seed: cell for cell in group}
-        change = ["", ""] if name == base or base is None else against(groups[base], group, judge)
+        change = ["", "", ""] if name == base or base is None else against(groups[base], group, judge)
         figures = [_one(by_seed.get(seed)) for seed in seeds]
         rows.append([label(name, groups), *figures, *summary.texts(), *change, str(summary.diverged)])
     to = f"to {label(base, groups)}" if base else "to baseline"
-    header = ["recipe", *(f"seed {seed}" for seed in seeds), "n", "mean", "sd", "min", "max", to, "p", "diverged"]
+    header = [
+        "recipe",
+        *(f"seed {seed}" for seed in seeds),
+        "n",
+        "mean",
+        "sd",
+        "min",
+        "max",
+        to,
+        INTERVAL,
+        "p",
+        "diverged",
+    ]
     notes = [measured(cells), *judge.notes()] if base else [measured(cells), "No baseline is among the cells."]
     return Table(header, rows, [*notes, *footnotes(cells, groups)])
 
@@ -145,11 +159,21 @@ def _one(cell: Cell | None) -> str:
 
 
 def against(base: Sequence[Cell], group: Sequence[Cell], judge: "Judge") -> list[str]:
-    """The difference of two means, and its p."""
+    """The difference of two means, its interval and its p."""
     mine, theirs = (Summary.of(cells, lambda cell: cell.bleu).mean for cells in (group, base))
-    p = judge.p(base, group)
+    verdict = judge.verdict(base, group)
     difference = MISSING if math.isnan(mine - theirs) else f"{mine - theirs:+.2f}"
-    return [difference, "" if p is None else f"{p:.3f}"]
+    if verdict is None:
+        return [difference, "", ""]
+    interval = "{:+.2f} to {:+.2f}".format(*verdict.interval) if verdict.interval else ""
+    return [difference, interval, f"{verdict.p:.3f}"]
+
+
+class Verdict(NamedTuple):
+    """What is known of a difference: see `compare.Significance`."""
+
+    p: float
+    interval: tuple[float, float] | None
 
 
 class Judge:
@@ -159,7 +183,7 @@ class Judge:
         self.resampled: dict[Path, Scores | None] = {}
         self.signature = self.why = ""
 
-    def p(self, base: Sequence[Cell], group: Sequence[Cell]) -> float | None:
+    def verdict(self, base: Sequence[Cell], group: Sequence[Cell]) -> Verdict | None:
         """How often chance alone makes such a difference; None if that cannot be told."""
         first, second = (sorted(counted(cells), key=lambda cell: cell.seed) for cells in (base, group))
         if not first or not second:
@@ -170,15 +194,15 @@ class Judge:
         paired = [cell.seed for cell in first] == [cell.seed for cell in second]
         found = of_means(before, after, str(first[0].figures["bleu_signature"]), paired)
         self.signature = found.signature
-        return found.p
+        return Verdict(found.p, found.interval)
 
-    def _kept(self, base: Sequence[Cell], group: Sequence[Cell]) -> float | None:
+    def _kept(self, base: Sequence[Cell], group: Sequence[Cell]) -> Verdict | None:
         """With a run on either side, what `seqcredit record --against` found."""
         if len(group) == len(base) == 1:
             for other in group[0].figures.get("against", {}).values():
                 if abs(other["bleu"] - (base[0].bleu or 0)) < CLOSE:
                     self.signature = other["test"]
-                    return float(other["p"])
+                    return Verdict(float(other["p"]), None)
         self.why = "p is blank where a cell has no counts of its sentences beside it: record it again."
         return None
 
@@ -191,7 +215,10 @@ class Judge:
 
     def notes(self) -> list[str]:
         """What p is, and why it is missing where it is."""
-        test = f"p: paired bootstrap over seeds and sentences, {self.signature}."
+        test = (
+            f"p and {INTERVAL}: paired bootstrap over seeds and sentences, {self.signature}. p is of one side, as "
+            "sacreBLEU's; the interval has 2.5 % on either side."
+        )
         return [note for note in (test if self.signature else "", self.why) if note]
 
 
