@@ -112,6 +112,11 @@ def test_what_is_taken_over_with_other_settings_is_said() -> None:
     assert len(notes) == 2
 
 
+def test_what_is_trained_may_be_searched_otherwise() -> None:
+    plan = planned(cell("erac", "erac") + cell("wide", "erac", 'init_from = "erac"\nset = ["beam=9"]'))
+    assert plan.taken(plan.cells["wide-1"]) == [*plan.cells["erac-1"].recipe.phase]
+
+
 FROM = 'init_from = "{}"'
 MISTAKES = {
     "unknown key": ("sed = [1]\n" + cell("a"), "there is no key 'sed'; the nearest is 'seeds'"),
@@ -283,10 +288,10 @@ def test_the_ablation_has_the_papers_cells() -> None:
 
 def test_all_algorithms_have_three_seeds() -> None:
     os.chdir(ROOT)
-    plan = planning.read(Path("sweeps/tatoeba.toml"))
+    plan, more = (planning.read(Path(f"sweeps/tatoeba{which}.toml")) for which in ("", "-more"))
+    cells = [*plan.cells.values(), *more.cells.values()]
     stems = {path.stem for path in Path("recipes/tatoeba").glob("*.toml")} - {"vaml-from-mle"}  # the search ended it
-    results = [c for c in plan.cells.values() if c.records]
-    assert {(c.name, c.seed) for c in results} == {(stem, seed) for stem in stems for seed in (1, 2, 3)}
+    assert {(c.name, c.seed) for c in cells if c.records} == {(stem, seed) for stem in stems for seed in (1, 2, 3)}
     first = {
         "mle-continued": "mle",
         "critic": "mle",
@@ -299,7 +304,7 @@ def test_all_algorithms_have_three_seeds() -> None:
         "erac": "erac-critic",
         WITHOUT: "critic",
     }
-    for cell_ in plan.cells.values():
+    for cell_ in cells:
         assert cell_.name in (cell_.path.stem, "critic", "erac-critic", "soft-q-copying")
         start = first.get(cell_.name)
         assert cell_.init_from == (f"{start}-{cell_.seed}" if start else None)

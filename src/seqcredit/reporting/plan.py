@@ -15,6 +15,7 @@ from seqcredit.training import checkpoints
 from seqcredit.training.start import SHAPE
 
 TOP = ("data", "runs", "results", "seeds", "cell", "grid")
+SEARCH = ("beam", "longest_output")  # how the test is searched: another way is a cell of its own
 ENTRY = ("name", "recipe", "seeds", "init_from", "against", "set", "until", "headroom", "minutes")
 NAME = re.compile(r"\w[\w.+-]*")
 Table = Mapping[str, Any]
@@ -256,7 +257,7 @@ def _lookup(word: str, seed: int, cells: Mapping[str, Cell], where: str) -> str:
 
 
 def _check_start(plan: Plan, cell: Cell, file: str) -> None:
-    """No circles, networks of one shape, and something left to train."""
+    """No circles, networks of one shape, and something left to train or to search for otherwise."""
     way, at = [cell.id], plan.cells.get(cell.init_from or "")
     while at is not None and at.id not in way:
         way.append(at.id)
@@ -267,11 +268,12 @@ def _check_start(plan: Plan, cell: Cell, file: str) -> None:
     source = plan.source(cell)
     if source is None:
         return
-    if len(plan.taken(cell)) == len(cell.recipe.phase):
+    searched = all(getattr(cell.recipe, key) == getattr(source, key) for key in SEARCH)
+    if len(plan.taken(cell)) == len(cell.recipe.phase) and searched:
         names = ", ".join(phase.name for phase in cell.recipe.phase)
         raise UserError(
             f"{file}: {cell.id} starts from {cell.init_from}, which has all of its phases ({names}): nothing would be "
-            "trained; start from one that stops earlier (`until`)."
+            f"trained; start from one that stops earlier (`until`), or set another {' or '.join(SEARCH)}."
         )
     judged = any(isinstance(phase, config.Critic | config.SoftQ | config.Vaml) for phase in source.phase)
     networks = ["actor", "critic"] if judged else ["actor"]
