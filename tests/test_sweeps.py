@@ -97,6 +97,14 @@ def test_the_ablation_and_the_temperature(place: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.slow
+def test_vaml_along_what_q_says(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = swept("tatoeba-ablation", place, "tatoeba-ablation", "vaml-policy-1")
+    capsys.readouterr()
+    assert run("table", *(place / f"results/tatoeba-ablation/{name}-1.json" for name in ("mle", "vaml-policy"))) == 0
+    assert f"| {found['vaml-policy-1']['bleu']:.2f} |" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_the_search(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = swept("tatoeba-search", place, "tatoeba-search", "raml-learning_rate-0.0003-1")
     assert {*found} == {"mle-1", "raml-learning_rate-0.0003-1"}
