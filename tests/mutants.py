@@ -399,6 +399,8 @@ MUTANTS = [
     Mutant(LOGS, 'text.split(b"\\n")[:-1]', 'text.split(b"\\n")'),
     Mutant(LOGS, 'kept[first - 1]["total"] >= total', 'kept[first - 1]["total"] > total'),
     # Sweeps: runs of other settings, circles, times, what is done, locks
+    Mutant(PLAN, "len(cell.recipe.phase) and searched:", "len(cell.recipe.phase):"),
+    Mutant(PLAN, "len(cell.recipe.phase) and searched:", "len(cell.recipe.phase) and not searched:"),
     Mutant(PLAN, "if there != cell.recipe or begun != start:", "if there != cell.recipe:"),
     Mutant(PLAN, 'return config.parse(kept["settings"], cell.id) == cell.recipe', "return True"),
     Mutant(PLAN, "    return asked == {", "    return True or asked == {"),
