@@ -400,11 +400,10 @@ MUTANTS = [
     Mutant(LOGS, 'kept[first - 1]["total"] >= total', 'kept[first - 1]["total"] > total'),
     # Sweeps: runs of other settings, circles, times, what is done, locks
     Mutant(PLAN, "len(cell.recipe.phase) and searched:", "len(cell.recipe.phase):"),
-    Mutant(PLAN, "len(cell.recipe.phase) and searched:", "len(cell.recipe.phase) and not searched:"),
     Mutant(PLAN, "if there != cell.recipe or begun != start:", "if there != cell.recipe:"),
     Mutant(PLAN, 'return config.parse(kept["settings"], cell.id) == cell.recipe', "return True"),
     Mutant(PLAN, "    return asked == {", "    return True or asked == {"),
-    Mutant(PLAN, "if len(plan.taken(cell)) == len(cell.recipe.phase):", "if False:"),
+    Mutant(PLAN, "if len(plan.taken(cell)) == len(cell.recipe.phase) and", "if False and"),
     Mutant(PLAN, "end if ends.count(end) == 1 else", "end if ends.count(end) >= 1 else"),
     Mutant(PLAN, "    if at is not None:\n        round_", "    if False:\n        round_"),
     Mutant(PLAN, 'return f"{word}-{seed}"', 'return f"{word}-{seeds[0]}"'),

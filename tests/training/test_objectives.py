@@ -216,12 +216,16 @@ def test_a_critic_learns_what_eos_is_worth_at_every_prefix(kind: str) -> None:
     torch.testing.assert_close(sums["eos_error"][0], torch.tensor(9.0 * states))
     torch.testing.assert_close(losses_of[1] - losses_of[0], torch.tensor(0.7 * 9.0 * states / 4))
 
-    late = OnlyFinished(Bleu(scaled=True))
+    nets, late = (
+        models(dropout=0.0),
+        OnlyFinished(Bleu(scaled=True)),
+    )  # now a critic that says another thing at each prefix
     found = OBJECTIVES[kind](nets, BATCH, taught, Payoffs(late, late), noise())
-    tokens = drawn(nets, 5 + 2)
+    tokens, critic = drawn(nets, 5 + 2), nets["critic"]
+    said = critic.readout(critic.features(critic.encode(BATCH.references), tokens))[..., EOS]
     worth = Bleu(scaled=True).prefix_scores(tokens, BATCH.references)[:, :-1]
-    expected = (3 - worth).square().masked_fill(~token_mask(tokens), 0).sum()
-    torch.testing.assert_close(found.sums["eos_error"][0], expected)
+    expected = (said - worth).square().masked_fill(~token_mask(tokens), 0).sum()
+    torch.testing.assert_close(found.sums["eos_error"][0], expected.detach())
 
 
 def drawn(nets: dict[str, Any], bound: int) -> torch.Tensor:

@@ -21,8 +21,6 @@ from seqcredit.training.learner import Learner
 from seqcredit.training.runs import INITIAL, Run, log_entries, of_network
 from seqcredit.training.trainer import Trainer
 
-pytestmark = pytest.mark.slow
-
 RECIPE = """
 name = "tiny ERAC"
 [actor]
@@ -93,6 +91,7 @@ def finished(data: Path, prepared: Prepared, tmp_path_factory: pytest.TempPathFa
     return run
 
 
+@pytest.mark.slow
 def test_same_seed_same_bytes(finished: Run, data: Path, prepared: Prepared, tmp_path: Path) -> None:
     again = make(tmp_path / "again", data)
     Trainer(again, prepared, quiet, log_every=3).train()
@@ -103,6 +102,7 @@ def test_same_seed_same_bytes(finished: Run, data: Path, prepared: Prepared, tmp
     assert not same(final(finished), final(other))
 
 
+@pytest.mark.slow
 def test_every_phase_is_logged_and_kept(finished: Run) -> None:
     assert finished.phases_done() == ["mle", "critic", "actor_critic"]
     entries = without_times(finished)
@@ -203,6 +203,7 @@ def command(*words: object) -> list[str]:
 FREQUENT = ["--checkpoint-minutes", "0", "--log-every", "3", "--threads", "1"]  # a checkpoint after every update
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_resumes_bit_for_bit(finished: Run, data: Path, tmp_path: Path) -> None:
     """SIGKILL at random moments, most of them while a checkpoint is being written."""
     given, out = tmp_path / "recipe.toml", tmp_path / "run"
@@ -231,6 +232,7 @@ def test_killed_at_any_moment_it_resumes_bit_for_bit(finished: Run, data: Path, 
     assert json.loads((out / "result.json").read_text())["recipe"] == "tiny ERAC"
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_continue(finished: Run, data: Path, tmp_path: Path) -> None:
     given, out = tmp_path / "recipe.toml", tmp_path / "run"
     given.write_text(RECIPE)
@@ -248,6 +250,7 @@ def test_ctrl_c_saves_and_says_how_to_continue(finished: Run, data: Path, tmp_pa
     assert same(final(finished), final(Run.open(out)))
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_costs_only_what_came_after_the_one_before(
     finished: Run, data: Path, prepared: Prepared, tmp_path: Path
 ) -> None:
@@ -313,6 +316,7 @@ def test_divergence_goes_back_three_times_then_gives_up_with_advice(
     assert sum(e["event"] == "diverged" for e in without_times(run)) == 4
 
 
+@pytest.mark.slow
 def test_two_processes_are_one(finished: Run, data: Path, tmp_path: Path) -> None:
     """torchrun with two gloo processes: the same losses and weights, also across a kill and a resume."""
     given, out = tmp_path / "recipe.toml", tmp_path / "run"
