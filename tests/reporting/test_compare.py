@@ -48,6 +48,10 @@ def spoilt(share: float, seed: int) -> list[list[str]]:
 def test_with_one_run_each_it_is_sacrebleu(share: float) -> None:
     ours = bootstrap([spoilt(0.2, 1)], [spoilt(share, 2)], REFERENCES)
     assert (ours.p, ours.signature) == by_sacrebleu(spoilt(0.2, 1), spoilt(share, 2), REFERENCES)
+    wanted = [[" ".join(words) for words in GOOD]]
+    lines = ([" ".join(words) for words in said] for said in (spoilt(0.2, 1), spoilt(share, 2)))
+    theirs = [sacrebleu.corpus_bleu(said, wanted, tokenize="none", force=True).score for said in lines]
+    assert (ours.baseline, ours.system) == pytest.approx(theirs, rel=1e-6)
 
 
 ODD = [[], ["a"], *([f"w{i}", "and", "a", "b", "c", "a", "b"] for i in range(20))]

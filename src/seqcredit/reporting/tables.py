@@ -14,6 +14,7 @@ from seqcredit.reporting.cells import Cell, check_alike, check_once
 from seqcredit.reporting.compare import Scores, of_means, resampled
 
 MISSING, DIVERGED = "-", "†"
+STATISTICS = ("n", "mean", "sd", "min", "max")  # of several seeds
 INTERVAL = "95 %"  # the column of a difference's interval
 CLOSE = 1e-3  # BLEU that is the same, but for its rounding
 LATEX = {
@@ -58,7 +59,7 @@ class Summary:
         return fmean(self.values) if self.values else math.nan
 
     def texts(self) -> list[str]:
-        """n, mean, standard deviation, min, max."""
+        """As `STATISTICS`."""
         v = self.values
         spread = _text(stdev(v)) if len(v) > 1 else MISSING
         return [str(len(v)), _text(self.mean), spread, *(_text(f(v)) if v else MISSING for f in (min, max))]
@@ -94,19 +95,7 @@ def plain(cells: Sequence[Cell], baseline: str | None = None, judge: "Judge | No
         figures = [_one(by_seed.get(seed)) for seed in seeds]
         rows.append([label(name, groups), *figures, *summary.texts(), *change, str(summary.diverged)])
     to = f"to {label(base, groups)}" if base else "to baseline"
-    header = [
-        "recipe",
-        *(f"seed {seed}" for seed in seeds),
-        "n",
-        "mean",
-        "sd",
-        "min",
-        "max",
-        to,
-        INTERVAL,
-        "p",
-        "diverged",
-    ]
+    header = ["recipe", *(f"seed {seed}" for seed in seeds), *STATISTICS, to, INTERVAL, "p", "diverged"]
     notes = [measured(cells), *judge.notes()] if base else [measured(cells), "No baseline is among the cells."]
     return Table(header, rows, [*notes, *footnotes(cells, groups)])
 
@@ -114,7 +103,7 @@ def plain(cells: Sequence[Cell], baseline: str | None = None, judge: "Judge | No
 def slim(table: Table) -> Table:
     """A plain table without what it says twice: statistics of one seed, and divergence where there is none."""
     seeds = sum(name.startswith("seed ") for name in table.header)
-    dropped = {"n", "mean", "sd", "min", "max"} if seeds == 1 else set()
+    dropped = {*STATISTICS} if seeds == 1 else set()
     dropped |= {"diverged"} if all(line[-1] == "0" for line in table.rows) else set()
     kept = [number for number, name in enumerate(table.header) if name not in dropped]
     header, *rows = ([line[number] for number in kept] for line in (table.header, *table.rows))
