@@ -127,7 +127,7 @@ FEEDING = {f"{stem}-feeding" for stem in FIVE}
 FROM_MLE = {"mle-continued", "raml-from-mle", "vaml-from-mle", "vaml-copying"}
 FOLDERS = {
     "iwslt14": Folder(FIVE | FEEDING | {"erac-without-future-entropy", "erac-2x512"}, "paper", 256),
-    "multi30k": Folder(FIVE, "default", 256, dropout=0.5, epochs=24),
+    "multi30k": Folder(FIVE | FROM_MLE - {"vaml-from-mle"}, "default", 256, dropout=0.5, epochs=24),
     "multi30k-small": Folder({"mle", "raml", "vaml"}, "default", 128, 12),
     "tatoeba": Folder(FIVE | FROM_MLE | {"erac-exact-eos", "erac-without-future-entropy"}, "default", 128, 8),
 }
@@ -194,7 +194,7 @@ def test_a_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     for phase in loaded.phase:
         assert phase.clip == 5.0
         assert phase.decay == (1.0 if phase.anneal else 0.5)
-        assert phase.anneal == (folder == "tatoeba" and warm and phase.name != "mle")
+        assert phase.anneal == (folder in ("tatoeba", "multi30k") and warm and phase.name != "mle")
 
 
 @pytest.mark.parametrize(("folder", "stem"), CELLS)
@@ -414,22 +414,27 @@ def test_mle_for_captions_continues_with_the_joint_phases_optimizer() -> None:
 
 
 @pytest.mark.parametrize("stem", ["ac", "erac"])
-def test_small_data_differ_from_the_paper_in_pace_and_size_alone(stem: str) -> None:
-    """Fewer updates ask for faster rates; smoothing, a sum over the vocabulary, keeps its product with V."""
+@pytest.mark.parametrize(
+    ("folder", "pace", "rates"),
+    [
+        (
+            "tatoeba",
+            {"epochs": 1, "validate_every": 629},
+            {"ac": 0.00015, "erac": 0.0003},
+        ),  # of the search on validation
+        ("multi30k", {"epochs": 3}, {"ac": 0.0002, "erac": 0.0002}),
+    ],
+)
+def test_small_data_differ_from_the_paper_in_pace_and_size_alone(
+    folder: str, pace: dict[str, int], rates: dict[str, float], stem: str
+) -> None:
+    """Fewer updates ask for faster rates."""
     mle, critic, joint = recipe("iwslt14", stem).phase
-    judged = replace(critic, judged_by="return_error")
-    size = {"target_rate": 0.01, "smoothing": 0.005}
-    assert recipe("multi30k", stem).phase == (
-        replace(mle, epochs=24),
-        replace(judged, epochs=8, **size),
-        replace(joint, epochs=6, **size),
-    )
-    pace = {"target_rate": 0.01, "validate_every": 629, "epochs": 1, "anneal": True, "decay": 1.0}
-    rate = 0.00015 if stem == "ac" else 0.0003  # of the search on validation
-    joint = replace(joint, beta1=0.9, learning_rate=rate, critic_learning_rate=0.0003, keeps_start=False)
-    assert recipe("tatoeba", stem).phase == (
-        replace(mle, epochs=20),
-        replace(judged, samples=1, **pace),
+    pace = {**pace, "target_rate": 0.01, "anneal": True, "decay": 1.0}
+    joint = replace(joint, beta1=0.9, learning_rate=rates[stem], critic_learning_rate=0.0003, keeps_start=False)
+    assert recipe(folder, stem).phase == (
+        replace(mle, epochs=FOLDERS[folder].epochs),
+        replace(critic, judged_by="return_error", samples=1, **pace),
         replace(joint, **pace),
     )
 
@@ -446,22 +451,43 @@ def test_small_mle_raml_and_vaml_differ_from_the_paper_in_epochs_and_weights_alo
     assert recipe(folder, "vaml").phase == (replace(soft_q, epochs=critic_epochs), replace(vaml, **small))
 
 
-def test_mle_continued_has_the_joint_phases_optimizer() -> None:
-    first, second = recipe("tatoeba", "mle-continued").phase
-    joint = recipe("tatoeba", "erac").phase[2]
+@pytest.mark.parametrize(("folder", "epochs", "joint_epochs"), [("tatoeba", 3, 1), ("multi30k", 6, 3)])
+def test_mle_continued_has_the_joint_phases_optimizer(folder: str, epochs: int, joint_epochs: int) -> None:
+    first, second = recipe(folder, "mle-continued").phase
+    joint = recipe(folder, "erac").phase[2]
     own = ("name", "epochs", "learning_rate")
     shared = {key: getattr(joint, key) for key in Phase.__dataclass_fields__ if key not in own}
-    assert second == Mle(name="continued", epochs=3, learning_rate=0.00015, **shared)
-    assert (first.name, joint.optimizer, joint.epochs) == ("mle", "adam", 1)
+    assert second == Mle(name="continued", epochs=epochs, learning_rate=0.00015, **shared)
+    assert (first.name, joint.optimizer, joint.epochs) == ("mle", "adam", joint_epochs)
 
 
-@pytest.mark.parametrize("stem", ["raml", "vaml"])
-def test_from_mle_they_have_the_budget_of_mle_continued(stem: str) -> None:
-    mle, second = recipe("tatoeba", "mle-continued").phase
-    first, *_, last = recipe("tatoeba", f"{stem}-from-mle").phase
-    scratch = recipe("tatoeba", stem).phase[-1]
+@pytest.mark.parametrize(
+    ("folder", "stem", "rival"),
+    [
+        ("tatoeba", "raml-from-mle", "raml"),
+        ("tatoeba", "vaml-from-mle", "vaml"),
+        ("multi30k", "raml-from-mle", "raml"),
+    ],
+)
+def test_from_mle_they_have_the_budget_of_mle_continued(folder: str, stem: str, rival: str) -> None:
+    mle, second = recipe(folder, "mle-continued").phase
+    first, *_, last = recipe(folder, stem).phase
+    scratch = recipe(folder, rival).phase[-1]
     budget = {key: getattr(second, key) for key in Phase.__dataclass_fields__ if key not in ("name", "learning_rate")}
     assert (first, last) == (mle, replace(scratch, samples=2, learning_rate=0.0006, **budget))
+
+
+def test_a_copying_critic_is_the_same_on_both_data_sets() -> None:
+    small, large = recipe("tatoeba", "vaml-copying"), recipe("multi30k", "vaml-copying")
+    size = {"embedding": 256, "hidden": 256}
+    pace = {"validate_every": recipe("multi30k", "raml-from-mle").phase[-1].validate_every}
+    _, soft_q, last = small.phase
+    assert large == replace(
+        small,
+        actor=replace(small.actor, **size, dropout=0.5),
+        critic=replace(small.critic, **size),
+        phase=(*recipe("multi30k", "mle").phase, replace(soft_q, epochs=3, **pace), replace(last, epochs=6, **pace)),
+    )
 
 
 # The transcription above against the paper itself.

@@ -38,13 +38,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not DATA.exists():
         pytest.skip("The real data are not here; SEQCREDIT_DATA may name their folder.")
     place = tmp_path_factory.mktemp("sweeps")
-    files = []
-    for split, count in (("train", 100), ("valid", 20), ("test", 30)):  # all from one, for figures above 0
-        for side in ("de", "en"):
-            lines = (DATA / "tatoeba" / f"train.{side}").read_text().splitlines()[:count]
-            (place / f"{split}.{side}").write_text("\n".join(lines) + "\n")
-        files += [f"--{split}", place / f"{split}.de", place / f"{split}.en"]
-    assert run("prepare", place / "data/tatoeba-short", *files, "--tokenized") == 0
+    for corpus, folder in (("tatoeba", "tatoeba-short"), ("multi30k", "multi30k"), ("multi30k", "multi30k-small")):
+        files = []
+        for split, count in (("train", 100), ("valid", 20), ("test", 30)):  # all from one, for figures above 0
+            for side in ("de", "en"):
+                lines = (DATA / corpus / f"train.{side}").read_text().splitlines()[:count]
+                (place / f"{split}.{side}").write_text("\n".join(lines) + "\n")
+            files += [f"--{split}", place / f"{split}.de", place / f"{split}.en"]
+        assert run("prepare", place / "data" / folder, *files, "--tokenized") == 0
     for split, count in (("train", 200), ("valid", 20), ("test", 30)):
         lines = (DATA / "flickr8k" / f"{split}.tsv").read_text().splitlines()[:count]
         (place / f"{split}.tsv").write_text("\n".join(lines) + "\n")
@@ -149,6 +150,25 @@ def test_headroom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         room = found[name]["headroom"]
         ways = " | ".join(f"{room['bleu'][way]:.2f}" for way in ("sample", "greedy", "beam", "believed", "known"))
         assert f"| {recipe} | 1 | BLEU | {ways} |" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sweep", "results", "cell"),
+    [("multi30k", "multi30k-five", "ac"), ("multi30k-small", "multi30k-small", "vaml-corrupt")],
+)
+def test_the_tables_of_multi30k(
+    sweep: str, results: str, cell: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = swept(sweep, place, results, "mle-1", f"{cell}-1")
+    assert {*found} == {"mle-1", f"{cell}-1"}
+    assert all(record["bleu"] > 0 for record in found.values())
+    assert {*found[f"{cell}-1"]["against"]} == {"mle-1"}
+    capsys.readouterr()
+    assert run("table", place / "results" / results) == 0
+    shown = capsys.readouterr().out
+    for record in found.values():
+        assert f"| {record['bleu']:.2f} |" in shown
 
 
 @pytest.mark.slow

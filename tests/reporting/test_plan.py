@@ -233,10 +233,13 @@ def test_a_killed_beginning_is_nobodys_run() -> None:
 def test_a_record_of_another_command_is_not_taken_for_it() -> None:
     Path("results").mkdir()
     record = Path("results/mle-1.json")
-    record.write_text(json.dumps({"command": "seqcredit train mle.toml --seed 1 --threads 1"}))
+    record.write_text(json.dumps({"command": "seqcredit train mle.toml --threads 1", "seed": 1}))
     assert planned(cell("mle"))
     with pytest.raises(UserError, match="has other settings than mle-1 has now"):
         planned(cell("mle", rest='set = ["phase.1.epochs=4"]'))
+    record.write_text(json.dumps({"command": "seqcredit train mle.toml --threads 1", "seed": 2}))
+    with pytest.raises(UserError, match="has other settings than mle-1 has now"):
+        planned(cell("mle"))
     record.write_text("{")
     with pytest.raises(UserError, match="cannot be read as JSON"):
         planned(cell("mle"))

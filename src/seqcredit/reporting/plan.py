@@ -314,10 +314,9 @@ def _records(kept: Mapping[str, Any], cell: Cell) -> bool:
     """Whether a record is of a cell: by its settings, or where it has none by its command."""
     if "settings" in kept:
         return config.parse(kept["settings"], cell.id) == cell.recipe
-    asked = {key: sorted(_option(kept["command"], f"--{key}")) for key in ("set", "seed", "until")}
-    return asked == {
+    asked = {key: sorted(_option(kept["command"], f"--{key}")) for key in ("set", "until")}
+    return kept.get("seed") == cell.seed and asked == {
         "set": sorted(cell.overrides),
-        "seed": [str(cell.seed)],
         "until": [cell.until] if cell.until else [],
     }
 
