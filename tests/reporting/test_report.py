@@ -177,19 +177,32 @@ def committed_entropy(text: str, found: Found) -> None:
 
 
 def committed_headroom(text: str, found: Found) -> None:
-    """Every way of every cell, of sentences that are new and of some that are not."""
+    """Every way of every row, of sentences that are new and of some that are not: the mean of its seeds."""
     rows = {(row["recipe"], row["of"]): row for row in every_row(text, "recipe")}
-    assert len(rows) == 2 * len(found)
-    for _, cell in found:
-        room = cell["headroom"]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for path, cell in found:
+        recipe, name = cell["recipe"], named(path, cell)
+        shown = f"{recipe} ({name})" if (f"{recipe} ({name})", "BLEU") in rows else recipe
+        groups.setdefault(shown, []).append(cell["headroom"])
+    assert {recipe for recipe, _ in rows} == groups.keys()
+    assert len(rows) == 2 * len(groups)
+    for shown, rooms in groups.items():
         for figure, said in (("bleu", "BLEU"), ("payoff", "pay-off")):
-            row = rows[cell["recipe"], said]
+            row = rows[shown, said]
+            assert row["n"] == str(len(rooms))
             for way, column in WAYS.items():
-                assert row[column] == f"{room[figure][way]:.2f}"
+                assert_mean(row[column], [room[figure][way] for room in rooms])
             for way in ("sample", "greedy"):
-                assert row[f"train: {WAYS[way]}"] == f"{room['train'][figure][way]:.2f}"
-        nats = (rows[cell["recipe"], "BLEU"][column] for column in ("nats", "train: nats"))
-        assert [*nats] == [f"{value:.2f}" for value in (room["nll"], room["train"]["nll"])]
+                assert_mean(row[f"train: {WAYS[way]}"], [room["train"][figure][way] for room in rooms])
+        assert_mean(rows[shown, "BLEU"]["nats"], [room["nll"] for room in rooms])
+        assert_mean(rows[shown, "BLEU"]["train: nats"], [room["train"]["nll"] for room in rooms])
+
+
+def assert_mean(shown: str, values: list[float]) -> None:
+    """A figure, and behind it the deviation of several."""
+    mean, _, deviation = shown.partition(" ± ")
+    assert mean == f"{fmean(values):.2f}"
+    assert deviation == (f"{stdev(values):.2f}" if len(values) > 1 else "")
 
 
 COMMITTED = {
