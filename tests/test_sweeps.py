@@ -140,13 +140,14 @@ def assert_credit_table(folder: Path, cell: str, found: dict[str, dict], capsys:
 
 
 @pytest.mark.slow
-def test_headroom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("sweep", "after"), [("headroom", ""), ("by-heart", "-600")])
+def test_headroom(sweep: str, after: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_data(tmp_path / "runs/demo/data")
-    found = swept("headroom", tmp_path, "headroom", "ac-1", epochs=2)
+    found = swept(sweep, tmp_path, sweep, f"ac{after}-1", epochs=2)
     capsys.readouterr()
-    assert run("table", tmp_path / "results/headroom", "--layout", "headroom") == 0
+    assert run("table", tmp_path / "results" / sweep, "--layout", "headroom") == 0
     shown = capsys.readouterr().out
-    for name, recipe in (("ac-1", "AC"), ("mle-1", "MLE")):
+    for name, recipe in ((f"ac{after}-1", "AC"), (f"mle{after}-1", "MLE")):
         room = found[name]["headroom"]
         ways = " | ".join(f"{room['bleu'][way]:.2f}" for way in ("sample", "greedy", "beam", "believed", "known"))
         assert f"| {recipe} | 1 | BLEU | {ways} |" in shown
