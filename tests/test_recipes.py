@@ -415,27 +415,23 @@ def test_mle_for_captions_continues_with_the_joint_phases_optimizer() -> None:
 
 @pytest.mark.parametrize("stem", ["ac", "erac"])
 @pytest.mark.parametrize(
-    ("folder", "pace", "rates"),
+    ("folder", "pace", "rates", "tau"),
     [
-        (
-            "tatoeba",
-            {"epochs": 1, "validate_every": 629},
-            {"ac": 0.00015, "erac": 0.0003},
-        ),  # of the search on validation
-        ("multi30k", {"epochs": 3}, {"ac": 0.0002, "erac": 0.0002}),
+        ("tatoeba", {"epochs": 1, "validate_every": 629}, {"ac": 0.00015, "erac": 0.0003}, 0.04),  # rates of the search
+        ("multi30k", {"epochs": 3}, {"ac": 0.0002, "erac": 0.0002}, 0.01),
     ],
 )
-def test_small_data_differ_from_the_paper_in_pace_and_size_alone(
-    folder: str, pace: dict[str, int], rates: dict[str, float], stem: str
+def test_small_data_differ_from_the_paper_in_pace_and_temperature_alone(
+    folder: str, pace: dict[str, int], rates: dict[str, float], tau: float, stem: str
 ) -> None:
     """Fewer updates ask for faster rates."""
     mle, critic, joint = recipe("iwslt14", stem).phase
-    pace = {**pace, "target_rate": 0.01, "anneal": True, "decay": 1.0}
+    same = {**pace, "target_rate": 0.01, "anneal": True, "decay": 1.0, "tau": 0.0 if stem == "ac" else tau}
     joint = replace(joint, beta1=0.9, learning_rate=rates[stem], critic_learning_rate=0.0003, keeps_start=False)
     assert recipe(folder, stem).phase == (
         replace(mle, epochs=FOLDERS[folder].epochs),
-        replace(critic, judged_by="return_error", samples=1, **pace),
-        replace(joint, **pace),
+        replace(critic, judged_by="return_error", samples=1, **same),
+        replace(joint, **same),
     )
 
 
