@@ -311,7 +311,7 @@ def check_same(plan: Plan, cell: Cell) -> None:
 
 
 def _records(kept: Mapping[str, Any], cell: Cell) -> bool:
-    """Whether a record is of a cell: by its settings, or where it has none by its command."""
+    """Whether a record is of a cell: by its settings, or where it has none by its seed and command."""
     if "settings" in kept:
         return config.parse(kept["settings"], cell.id) == cell.recipe
     asked = {key: sorted(_option(kept["command"], f"--{key}")) for key in ("set", "until")}
