@@ -25,7 +25,7 @@ OBJECTIVES = {
     "Model": "[actor] and [critic]",
     "Recipe": "the recipe itself",
 }
-FOLDERS = ("", "credit", "credit/oracle", "rewards", "models", "data", "training", "reporting")
+FOLDERS = ("", "credit", "credit/oracle", "rewards", "models", "data", "training", "experiments", "results", "inspect")
 
 
 def recipe_keys() -> str:

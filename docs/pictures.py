@@ -30,7 +30,7 @@ def fail(name: str) -> Path:
         keys = [word for change in (*changes, "phase.3.name=joint", "phase.3.epochs=4") for word in ("--set", change)]
         given = ("--data", DEMO / "data", "--init-from", DEMO / start, "--out", out, "--log-every", 20)
         shutil.rmtree(out, ignore_errors=True)
-        seqcredit("train", f"recipes/demo/{recipe}.toml", *given, *keys)
+        seqcredit("train", f"demo/{recipe}", *given, *keys)
     return out
 
 

@@ -17,7 +17,9 @@ ARROWS: dict[str, set[str]] = {
     "models": LEAVES,
     "data": LEAVES | {"rewards"},
     "training": LEAVES | {"credit", "models", "data", "config", "rewards"},
-    "reporting": LEAVES | {"models", "data", "training", "credit", "rewards", "config"},
+    "experiments": LEAVES | {"models", "data", "training", "credit", "rewards", "config"},
+    "results": LEAVES | {"models", "data", "training", "credit", "rewards", "config", "experiments"},
+    "inspect": LEAVES | {"models", "data", "training", "credit", "rewards", "config", "experiments", "results"},
 }
 # What the mathematics may import from outside.
 OUTSIDE = {"credit": {"torch", "jaxtyping"}}

@@ -13,6 +13,7 @@ import pytest
 from seqcredit.cli import parser
 from seqcredit.config import (
     OBJECTIVES,
+    RECIPES,
     ActorCritic,
     Critic,
     Mle,
@@ -27,7 +28,6 @@ from seqcredit.config import (
 from seqcredit.models.lstm import Seq2Seq
 
 ROOT = Path(__file__).parents[1]
-RECIPES = ROOT / "recipes"
 PAPER = Path(os.environ.get("SEQCREDIT_PAPER") or ROOT.parent / "shared" / "paper" / "paper.tex")
 FILES = sorted(RECIPES.rglob("*.toml"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reporting.cellar import make_data
+from cellar import make_data
 from seqcredit.cli import main
 
 ROOT = Path(__file__).parents[1]

@@ -219,7 +219,12 @@ def _prepare_options(made: argparse.ArgumentParser) -> None:
 
 
 def _train_options(made: argparse.ArgumentParser) -> None:
-    made.add_argument("recipe", metavar="RECIPE", type=Path, help="a TOML file, see `recipes/`")
+    made.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        type=Path,
+        help="a TOML file, or one of `seqcredit recipes`",
+    )
     made.add_argument("--data", type=Path, metavar="FOLDER", help="a prepared folder (default: the recipe's)")
     made.add_argument("--out", type=Path, metavar="RUN", help="the run folder to make (default: runs/RECIPE-SEED)")
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key: phase.2.tau=0.02")

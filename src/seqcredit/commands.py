@@ -16,7 +16,7 @@ from seqcredit.errors import UserError
 if TYPE_CHECKING:
     from seqcredit.data.prepared import Prepared
     from seqcredit.data.text import Example
-    from seqcredit.reporting.inspection import Judge
+    from seqcredit.inspect.numbers import Judge
     from seqcredit.training.decoding import Search
     from seqcredit.training.processes import Processes
     from seqcredit.training.runs import Run
@@ -107,7 +107,9 @@ def train(options: argparse.Namespace) -> int:
     prepared = open_data(options.data or Path(recipe.data))
     out = options.out or Path("runs") / f"{options.recipe.stem}-{recipe.seed}"
     if processes.writes:
-        run = Run.create(out, options.recipe.read_text(encoding="utf-8"), recipe, prepared.folder, prepared.checksums)
+        run = Run.create(
+            out, config.found(options.recipe).read_text(encoding="utf-8"), recipe, prepared.folder, prepared.checksums
+        )
         if options.init_from:
             take_over(run, options.init_from, print)
     processes.wait()
@@ -126,7 +128,7 @@ def resume(options: argparse.Namespace) -> int:
 
 def _go(run: "Run", prepared: "Prepared", options: argparse.Namespace, processes: "Processes") -> int:
     """Train what is left, then evaluate on the test set."""
-    from seqcredit.reporting import evaluate as report
+    from seqcredit.results import evaluate as report
     from seqcredit.training.trainer import StoppedError, Trainer
 
     _use_threads(options)
@@ -164,8 +166,8 @@ def sweep(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.live import Live
 
-    from seqcredit.reporting import sweep as report
-    from seqcredit.reporting.plan import read
+    from seqcredit.experiments import sweep as report
+    from seqcredit.experiments.plan import read
 
     if options.threads < 1 or (options.jobs is not None and options.jobs < 1):
         raise UserError("--jobs and --threads: at least one is needed.")
@@ -229,7 +231,7 @@ def _stop_on_interrupt(trainer: "Trainer") -> None:
 
 def evaluate(options: argparse.Namespace) -> int:
     """`seqcredit evaluate`."""
-    from seqcredit.reporting import evaluate as report
+    from seqcredit.results import evaluate as report
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -257,7 +259,7 @@ def translate(options: argparse.Namespace) -> int:
     import torch
 
     from seqcredit.data.text import lines
-    from seqcredit.reporting import evaluate as report
+    from seqcredit.results import evaluate as report
     from seqcredit.training.decoding import n_best
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
@@ -282,7 +284,7 @@ def caption(options: argparse.Namespace) -> int:
     import torch
 
     from seqcredit.data.images import load_backbone
-    from seqcredit.reporting import evaluate as report
+    from seqcredit.results import evaluate as report
     from seqcredit.training.decoding import best_of
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
@@ -313,7 +315,7 @@ def caption(options: argparse.Namespace) -> int:
 
 def sheet(options: argparse.Namespace) -> int:
     """`seqcredit sheet`."""
-    from seqcredit.reporting.sheet import sheet as write
+    from seqcredit.inspect.sheet import sheet as write
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -326,8 +328,8 @@ def sheet(options: argparse.Namespace) -> int:
 
 def compare(options: argparse.Namespace) -> int:
     """`seqcredit compare`."""
-    from seqcredit.reporting import compare as report
-    from seqcredit.reporting.evaluate import read_hypotheses
+    from seqcredit.results import significance as report
+    from seqcredit.results.evaluate import read_hypotheses
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -351,7 +353,7 @@ def compare(options: argparse.Namespace) -> int:
 
 def headroom(options: argparse.Namespace) -> int:
     """`seqcredit headroom`: each run keeps its figures as soon as they are there."""
-    from seqcredit.reporting import cells, layouts, logs, tables
+    from seqcredit.results import cells, layouts, logs, tables
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -369,7 +371,7 @@ def headroom(options: argparse.Namespace) -> int:
 
 def _measure(run: "Run", prepared: "Prepared", split: str, samples: int, options: argparse.Namespace) -> None:
     """The headroom of a run, into its folder."""
-    from seqcredit.reporting import headroom as report
+    from seqcredit.results import headroom as report
 
     _use_threads(options)
     with _display(True) as (say, show):
@@ -379,8 +381,8 @@ def _measure(run: "Run", prepared: "Prepared", split: str, samples: int, options
 
 def inspect(options: argparse.Namespace) -> int:
     """`seqcredit inspect`."""
-    from seqcredit.reporting import page
-    from seqcredit.reporting.inspection import inspect_split, inspect_typed
+    from seqcredit.inspect import page
+    from seqcredit.inspect.numbers import inspect_split, inspect_typed
 
     if options.reference and options.source is None:
         raise UserError("--reference belongs to a sentence of your own: give --source too.")
@@ -405,8 +407,8 @@ def inspect(options: argparse.Namespace) -> int:
 def serve(options: argparse.Namespace) -> int:
     """`seqcredit serve`."""
     from seqcredit.data.images import load_backbone
-    from seqcredit.reporting.server import Desk
-    from seqcredit.reporting.server import serve as answer
+    from seqcredit.inspect.app import Desk
+    from seqcredit.inspect.app import serve as answer
 
     _, prepared, judges = _judges(options)
     backbone = load_backbone(options.backbone, options.device) if prepared.pictures else None
@@ -416,7 +418,7 @@ def serve(options: argparse.Namespace) -> int:
 
 def _judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Judge]]":
     """Runs that are looked at together, their data, and their networks."""
-    from seqcredit.reporting.inspection import load_judges
+    from seqcredit.inspect.numbers import load_judges
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -429,7 +431,7 @@ def _judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Jud
 
 def record(options: argparse.Namespace) -> int:
     """`seqcredit record`."""
-    from seqcredit.reporting.results import record as write
+    from seqcredit.results.record import record as write
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -444,7 +446,7 @@ def record(options: argparse.Namespace) -> int:
 
 def results(options: argparse.Namespace) -> int:
     """`seqcredit results`."""
-    from seqcredit.reporting.results import table
+    from seqcredit.results.record import table
 
     print(table(options.folder), end="")
     return 0
@@ -452,7 +454,7 @@ def results(options: argparse.Namespace) -> int:
 
 def table(options: argparse.Namespace) -> int:
     """`seqcredit table`."""
-    from seqcredit.reporting import cells, layouts, tables
+    from seqcredit.results import cells, layouts, tables
 
     found = cells.read(options.cells)
     if options.layout != "plain" and options.baseline:
@@ -469,7 +471,7 @@ def table(options: argparse.Namespace) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """`seqcredit report`: with --check 0 if everything is as it would be written, 1 otherwise."""
-    from seqcredit.reporting.report import make
+    from seqcredit.results.report import make
 
     made = make(options.file, options.out)
     if not options.check:
@@ -485,7 +487,8 @@ def report(options: argparse.Namespace) -> int:
 
 def plot(options: argparse.Namespace) -> int:
     """`seqcredit plot`."""
-    from seqcredit.reporting import cells, inspection, layouts, logs, plots
+    from seqcredit.inspect import numbers as inspection
+    from seqcredit.results import cells, layouts, logs, plots
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -514,7 +517,7 @@ def watch(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.live import Live
 
-    from seqcredit.reporting import watching
+    from seqcredit.inspect import watch as watching
 
     if not options.every > 0:
         raise UserError(f"--every {options.every:g}: give seconds above 0.")
@@ -540,7 +543,7 @@ def watch(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """`seqcredit export`."""
-    from seqcredit.reporting.export import export as write
+    from seqcredit.results.export import export as write
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -555,7 +558,7 @@ def demo(options: argparse.Namespace) -> int:
     import torch
     from rich.console import Console
 
-    from seqcredit.reporting import demo as report
+    from seqcredit.results import demo as report
 
     torch.set_num_threads(2)
     out, console = options.out or Path("runs") / report.RECIPES[options.task], Console()
@@ -570,7 +573,7 @@ def demo(options: argparse.Namespace) -> int:
 
 def recipes(options: argparse.Namespace) -> int:
     """`seqcredit recipes`."""
-    from seqcredit.reporting import recipes as report
+    from seqcredit.experiments import catalogue as report
 
     if options.name:
         print(report.show(options.name), end="")
@@ -585,7 +588,7 @@ def bench(options: argparse.Namespace) -> int:
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler announces itself otherwise
     from rich.console import Console
 
-    from seqcredit.reporting import bench as report
+    from seqcredit.inspect import bench as report
 
     if options.rounds < 1:
         raise UserError(f"--rounds {options.rounds}: at least one round is needed.")
@@ -599,7 +602,7 @@ def bench(options: argparse.Namespace) -> int:
         print(line, file=sys.stderr, flush=True)
 
     if options.growth:
-        from seqcredit.reporting import plots
+        from seqcredit.results import plots
 
         plots.check(options.growth)
         grown = report.growth(options.rounds, say)
@@ -628,7 +631,7 @@ def verify(options: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import track
 
-    from seqcredit.reporting import verify as report
+    from seqcredit.results import verify as report
 
     torch.set_num_threads(1)  # thousands of small tensors: threads only wait for each other
     progress = Console(stderr=True)

@@ -17,6 +17,8 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 
 from seqcredit.errors import UserError
 
+RECIPES = Path(__file__).parent / "experiments" / "recipes"  # those that come along
+
 Fidelity = Literal["default", "paper", "released"]
 
 
@@ -264,12 +266,21 @@ RANGES: dict[type, dict[str, Range]] = {
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """A recipe with overrides: `seed=3`, `phase.2.tau=0.02`, `phase.critic.epochs=1`, `phase.*.epochs=1`."""
-    if not path.exists():
-        raise UserError(f"There is no recipe {path}; `seqcredit recipes` lists those that come along.")
-    table = read_toml(path)
+    table = read_toml(found(path))
     for override in overrides:
         _override(table, override)
     return parse(table, str(path))
+
+
+def found(path: Path) -> Path:
+    """A recipe's file: the path itself, or one that comes along, by its name, such as `iwslt14/erac`."""
+    if path.exists():
+        return path
+    parts = path.with_suffix("").parts
+    ours = RECIPES.joinpath(*parts[1 if parts[:1] == ("recipes",) else 0 :]).with_suffix(".toml")
+    if path.is_absolute() or ".." in parts or not ours.is_file():
+        raise UserError(f"There is no recipe {path}; `seqcredit recipes` lists those that come along.")
+    return ours
 
 
 def parse(table: Mapping[str, Any], where: str) -> Recipe:

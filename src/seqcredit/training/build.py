@@ -24,7 +24,7 @@ def build_actor(recipe: config.Recipe, prepared: Prepared) -> Seq2Seq | Captione
         if m.attention != "none" or m.input_feeding:
             raise UserError(
                 f"{prepared.folder} holds pictures, which the actor looks at once: set attention to 'none' and "
-                "input_feeding to false in [actor], as in recipes/flickr8k."
+                "input_feeding to false in [actor], as in the recipe flickr8k/mle."
             )
         return Captioner(
             prepared.manifest.picture_width, actions, m.embedding, m.hidden, m.layers, m.dropout, generator

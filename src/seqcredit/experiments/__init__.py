@@ -1,0 +1,1 @@
+"""Which runs? Recipes, sweeps, what they will take."""

@@ -1,0 +1,24 @@
+"""The recipes that come along."""
+
+from collections.abc import Iterator
+
+from seqcredit import config
+from seqcredit.errors import UserError
+
+FOLDER = config.RECIPES
+
+
+def listing() -> Iterator[tuple[str, str]]:
+    """Name of each recipe and what it is."""
+    for path in sorted(FOLDER.rglob("*.toml")):
+        recipe = config.load(path)
+        phases = " -> ".join(phase.name for phase in recipe.phase)
+        yield str(path.relative_to(FOLDER).with_suffix("")), f"{recipe.name}: {phases}"
+
+
+def show(name: str) -> str:
+    """The text of a recipe by the name that `listing` gives."""
+    path = FOLDER / f"{name.removesuffix('.toml')}.toml"
+    if not path.is_file():
+        raise UserError(f"There is no recipe {name!r}; `seqcredit recipes` lists them.")
+    return path.read_text(encoding="utf-8")

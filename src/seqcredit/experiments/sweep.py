@@ -1,0 +1,439 @@
+"""`seqcredit sweep`: every missing cell of a plan, each in a process of its own.
+
+What is on the disk says what is done, so a sweep may be killed at any moment and given again. A process that trains a
+cell holds the cell's lock and one of the folder's places for as long as it lives, also when its sweep has gone: the
+system gives them back, nobody has to clean up, and two sweeps never work at the same cell.
+"""
+
+import fcntl
+import functools
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from seqcredit import config
+from seqcredit.data.batches import epoch_batches
+from seqcredit.data.prepared import Prepared
+from seqcredit.data.storage import MANIFEST
+from seqcredit.errors import UserError
+from seqcredit.experiments.forecast import Entry, Rates, Standing, makespan, total
+from seqcredit.experiments.plan import Cell, Plan
+from seqcredit.training import checkpoints
+from seqcredit.training.runs import log_entries
+from seqcredit.training.watch import duration
+
+LOCKS = ".sweep"  # below the runs
+BEGINNING = {"recipe.toml", "resolved.toml", "run.json", "weights", "log.jsonl", "checkpoints"}
+BLINK, SUMMARY = 1.0, 60.0  # seconds between two states of the grid, and between two lines where nothing is live
+ENDED = ("done", "diverged", "failed")
+COLOURS = {"done": "green", "running": "cyan", "waiting": "dim", "failed": "red", "diverged": "yellow"}
+
+Say = Callable[[str], None]
+
+
+class State(NamedTuple):
+    """How it is with a cell, in a word and in more."""
+
+    kind: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.note}".strip()
+
+
+class Machine(NamedTuple):
+    """What a sweep may use."""
+
+    jobs: int
+    threads: int = 1
+    device: str = "cpu"
+
+
+@dataclass
+class Job:
+    """A process that works at a cell."""
+
+    cell: Cell
+    step: str
+    process: "subprocess.Popen[bytes]"
+    locks: list[int]
+    offset: int  # where its lines begin in the cell's log
+    told: int = 0  # how often it was asked to stop
+
+
+# What is on the disk.
+
+
+def trained(plan: Plan, name: str) -> bool:
+    """Whether a cell has all its networks and, if it is a result, its figures; a run folder is taken as it is."""
+    cell, folder = plan.cells.get(name), plan.run(name)
+    if cell is None:
+        return True
+    weights = (folder / "weights" / f"{phase.name}.safetensors" for phase in cell.recipe.phase)
+    return all(path.exists() for path in weights) and (not cell.records or (folder / "result.json").exists())
+
+
+def recorded(plan: Plan, cell: Cell) -> bool:
+    return plan.record(cell).exists()
+
+
+def begun(folder: Path) -> bool:
+    """Whether there is something to resume. The first checkpoint comes after all that a run takes over."""
+    return bool(checkpoints.names(folder / "checkpoints"))
+
+
+def missing(plan: Plan) -> list[str]:
+    """The cells to work at: results that are not recorded, and what they need that is not there."""
+    starts = {cell.init_from for cell in plan.cells.values()}
+    shared = [c.id for c in plan.cells.values() if not c.records and c.id not in starts and not trained(plan, c.id)]
+    wanted = [c.id for c in plan.cells.values() if c.records and not recorded(plan, c)] + shared
+    for name in wanted:  # it grows on the way
+        cell = plan.cells[name]
+        needed = [*cell.against, *([cell.init_from] if cell.init_from and not trained(plan, name) else [])]
+        wanted += [other for other in needed if other not in wanted and not trained(plan, other)]
+    return [name for name in plan.cells if name in wanted]
+
+
+def in_the_way(plan: Plan, cell: Cell) -> bool:
+    """Whether a cell's folder is neither a run nor the mere beginning of one: then it is somebody's, and stays."""
+    folder = plan.run(cell.id)
+    lines = log_entries(folder / "log.jsonl")  # before the look at checkpoints: the first of them comes before any line
+    if not folder.exists() or begun(folder) or trained(plan, cell.id):
+        return False
+    foreign = {path.name for path in folder.iterdir()} - BEGINNING if folder.is_dir() else {folder.name}
+    return bool(foreign) or bool(lines)
+
+
+def next_step(plan: Plan, cell: Cell) -> str | None:
+    """What a cell needs next: train, resume, record, or nothing."""
+    if not trained(plan, cell.id):
+        return "resume" if begun(plan.run(cell.id)) else "train"
+    return "record" if cell.records and not recorded(plan, cell) else None
+
+
+def words(plan: Plan, cell: Cell, step: str, machine: Machine) -> list[str]:
+    """The command of a step."""
+    run = str(plan.run(cell.id))
+    using = ["--threads", str(machine.threads), *(["--device", machine.device] if machine.device != "cpu" else [])]
+    if step == "record":
+        others = [str(plan.run(other)) for other in cell.against]
+        room = ["--headroom", str(cell.headroom), *using] if cell.headroom else []
+        return ["record", run, str(plan.record(cell)), *(["--against", *others] if others else []), *room]
+    if step == "resume":
+        return ["resume", run, *using]
+    changes = [word for override in cell.overrides for word in ("--set", override)]
+    until = ["--until", cell.until] if cell.until else []
+    start = ["--init-from", str(plan.run(cell.init_from))] if cell.init_from else []
+    where = ["--data", str(plan.data), "--out", run, "--seed", str(cell.seed)]
+    return ["train", str(cell.path), *where, *changes, *until, *start, *using]
+
+
+def lock(path: Path) -> int | None:
+    """A file that is this process's, and its children's if they inherit it; None if it is someone else's."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def epoch_counter(data: Path) -> Callable[[config.Phase], int | None]:
+    """Updates of an epoch of a phase; unknown without data."""
+    if not (data / MANIFEST).exists():
+        return lambda phase: None
+    split = Prepared.open(data).split("train")
+    count = functools.cache(lambda size: len(epoch_batches(split, size, 0, 0)))
+    return lambda phase: count(phase.batch_size)
+
+
+class Forecast:
+    """How long the cells of a plan will take, by the logs of all that have begun."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.rates = plan, Rates(epoch_counter(plan.data))
+        self.phases = {cell.id: cell.recipe.phase[len(plan.taken(cell)) :] for cell in plan.cells.values()}
+        self._logs: dict[str, tuple[tuple[int, int], Sequence[Entry]]] = {}
+
+    def refresh(self) -> None:
+        """Read the logs that have changed."""
+        for name, cell in self.plan.cells.items():
+            path = self.plan.run(name) / "log.jsonl"
+            if path.exists():
+                about = path.stat()
+                version = (about.st_size, about.st_mtime_ns)
+                if self._logs.get(name, (None,))[0] != version:
+                    self._logs[name] = (version, log_entries(path))
+                    self.rates.add(cell.path, name, self._logs[name][1])
+
+    def entries(self, name: str) -> Sequence[Entry]:
+        return self._logs[name][1] if name in self._logs else []
+
+    def standing(self, cell: Cell) -> Standing:
+        """Where a cell is; where nothing was measured, its guess is the time that is left."""
+        found = self.rates.standing(cell.path, self.phases[cell.id], self.entries(cell.id))
+        if found.seconds is None and cell.minutes is not None:
+            return found._replace(seconds=60 * cell.minutes)
+        return found
+
+    def left(self, cell: Cell) -> float | None:
+        """Seconds; recording takes none worth speaking of."""
+        return 0.0 if trained(self.plan, cell.id) else self.standing(cell).seconds
+
+    def until_all(self, names: list[str], jobs: int) -> str:
+        """How long it will be until all of these are done, in words."""
+        lefts = {name: self.left(self.plan.cells[name]) for name in names}
+        unknown = total(lefts.values())[1]
+        known = {name: left or 0.0 for name, left in lefts.items()}
+        needs = {name: self.plan.cells[name].init_from for name in names}
+        if unknown == len(lefts) and lefts:
+            return "unknown"
+        about = f"about {duration(makespan(known, needs, jobs))}"
+        return f"{about} and {unknown} cells of unknown length" if unknown else about
+
+
+def outline(plan: Plan, jobs: int) -> Iterator[str]:
+    """What a sweep would do, and how long it would take, as lines."""
+    forecast, todo = Forecast(plan), missing(plan)
+    forecast.refresh()
+    width = max(map(len, plan.cells))
+    for name, cell in plan.cells.items():
+        step = next_step(plan, cell) if name in todo else None
+        left = forecast.left(cell) if step else 0.0
+        start = f", from {cell.init_from}" if cell.init_from and step == "train" else ""
+        time_left = ", unknown" if left is None else f", about {duration(left)}" if left else ""
+        yield f"{name:{width}}  {step or 'nothing to do'}{start}{time_left}"
+    known, unknown = total(forecast.left(plan.cells[name]) for name in todo)
+    rest = f" and {unknown} cells of unknown length" if unknown else ""
+    yield f"{len(plan.cells)} cells, {len(todo)} to do: {known / 3600:.1f} hours of computing{rest}"
+    if todo:
+        yield f"time, {jobs} at once: {forecast.until_all(todo, jobs)}"
+
+
+class Sweep:
+    """Works at all cells of a plan until each is done or has failed.
+
+    `say` gets every line that stays; `show`, where there is a terminal, the grid.
+    """
+
+    def __init__(self, plan: Plan, machine: Machine, say: Say, show: Callable[[Group], None] | None = None) -> None:
+        self.plan, self.machine, self.say, self.show = plan, machine, say, show
+        self.todo = missing(plan)
+        self.forecast = Forecast(plan)
+        self.jobs: list[Job] = []
+        self.stops = 0  # how often someone asked to stop
+        self.states = {name: State("waiting") if name in self.todo else self._done(name) for name in plan.cells}
+        self.failed: set[str] = set()
+        self._shown = -math.inf
+
+    def run(self) -> int:
+        """0 if all cells are done, 1 if one has failed."""
+        self._check()
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            while self.jobs or (not self.stops and any(s.kind not in ENDED for s in self.states.values())):
+                self._collect()
+                self._start()
+                self._pass_on()
+                self._report()
+                time.sleep(0.1)
+        except OSError as error:
+            where = f"{error.filename or self.plan.runs}: {error.strerror}"
+            raise UserError(f"{where}; what runs goes on; mend it and give the same command again.") from None
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        self._report(last=True)
+        if self.stops:
+            raise UserError("stopped and saved; give the same command again to go on.")
+        return 1 if self.failed else 0
+
+    def _check(self) -> None:
+        """What would stop every cell stops the sweep."""
+        for cell in self.plan.cells.values():
+            if in_the_way(self.plan, cell):
+                folder = self.plan.run(cell.id)
+                raise UserError(f"{folder} is in the way: it is not a run that can be resumed; move it elsewhere.")
+        if self.todo:
+            splits = Prepared.open(self.plan.data).manifest.splits
+            if "test" not in splits and any(self.plan.cells[name].records for name in self.todo):
+                raise UserError(
+                    f"{self.plan.data} has no test split, so there is nothing to record; prepare it with one."
+                )
+
+    def _stop(self, *_: object) -> None:
+        self.stops += 1
+
+    # Processes.
+
+    def _start(self) -> None:
+        """Whatever can begin, recording first, then what is half done, then in the order of the file."""
+        open_cells = [name for name, state in self.states.items() if state.kind not in ENDED]
+        busy = {job.cell.id for job in self.jobs}
+        steps = {name: next_step(self.plan, self.plan.cells[name]) for name in open_cells if name not in busy}
+        order = {"record": 0, None: 0, "resume": 1, "train": 2}
+        for name in sorted(steps, key=lambda name: order[steps[name]]):
+            if not self.stops:
+                self.states[name] = self._begin(self.plan.cells[name], steps[name])
+
+    def _begin(self, cell: Cell, step: str | None) -> State:
+        """Start a process for a cell if it has all it needs, its lock and a place."""
+        for other in self._needs(cell, step):
+            if not trained(self.plan, other):
+                if other in self.failed:
+                    return self._fail(cell, f"it needs {other}, which failed")
+                return State("waiting", f"for {other}")
+        folder = self.plan.runs / LOCKS
+        mine = lock(folder / f"{cell.id}.lock")
+        if mine is None:
+            return State("running", f"elsewhere, {self._where(cell)}")
+        if next_step(self.plan, cell) != step:  # someone else was at it
+            os.close(mine)
+            return State("waiting")
+        places = (lock(folder / f"place-{number}.lock") for number in range(1, self.machine.jobs + 1))
+        place = next((handle for handle in places if handle is not None), None) if step else None
+        if step is None or place is None:
+            os.close(mine)
+            return State("waiting") if step else self._finish(cell)
+        self.jobs.append(self._spawn(cell, step, [mine, place]))
+        return State("running", self._where(cell))
+
+    def _needs(self, cell: Cell, step: str | None) -> list[str]:
+        if step == "record":
+            return list(cell.against)
+        return [cell.init_from] if step == "train" and cell.init_from else []
+
+    def _spawn(self, cell: Cell, step: str, locks: list[int]) -> Job:
+        """A process in a session of its own, so that Ctrl-C reaches it through this one alone."""
+        run = self.plan.run(cell.id)
+        if step == "train" and not in_the_way(self.plan, cell):
+            shutil.rmtree(run, ignore_errors=True)  # a beginning that was killed before its first checkpoint
+        command = words(self.plan, cell, step, self.machine)
+        starts = f", from {cell.init_from}" if step == "train" and cell.init_from else ""
+        if step != "record":
+            self.say(f"{cell.id}: {step}{starts}")
+        with self._log(cell).open("ab") as log:
+            offset = log.tell()
+            process = subprocess.Popen(
+                [sys.executable, "-c", "from seqcredit.cli import main; main()", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=locks,
+                start_new_session=True,
+            )
+        return Job(cell, step, process, locks, offset)
+
+    def _pass_on(self) -> None:
+        """Ctrl-C goes on to the processes, which save themselves; pressed again, they end at once."""
+        for job in self.jobs:
+            for _ in range(self.stops - job.told):
+                job.process.send_signal(signal.SIGINT)
+            job.told = self.stops
+
+    def _collect(self) -> None:
+        """What has come to its end."""
+        for job in [job for job in self.jobs if job.process.poll() is not None]:
+            self.jobs.remove(job)
+            for handle in job.locks:
+                os.close(handle)
+            cell, code = job.cell, job.process.returncode
+            if code and not self.stops:
+                why = f"killed by {signal.Signals(-code).name}" if code < 0 else self._last_line(job)
+                self.states[cell.id] = self._fail(cell, f"{why} ({self._log(cell)})")
+            elif not code and next_step(self.plan, cell) is None:
+                self.states[cell.id] = self._finish(cell)
+            else:
+                self.states[cell.id] = State("waiting")
+
+    def _finish(self, cell: Cell) -> State:
+        state = self._done(cell.id)
+        self.say(f"{cell.id}: {state}")
+        return state
+
+    def _fail(self, cell: Cell, why: str) -> State:
+        """A run that diverged once too often says so in the last line of its log."""
+        self.failed.add(cell.id)
+        entries = log_entries(self.plan.run(cell.id) / "log.jsonl")
+        kind = "diverged" if entries and entries[-1]["event"] == "diverged" else "failed"
+        self.say(f"{cell.id}: {kind}: {why}")
+        return State(kind, why)
+
+    def _log(self, cell: Cell) -> Path:
+        return self.plan.runs / f"{cell.id}.log"
+
+    def _last_line(self, job: Job) -> str:
+        with self._log(job.cell).open("rb") as log:
+            log.seek(job.offset)
+            lines = log.read().decode(errors="replace").split("\n")
+        said = [line.strip().removeprefix("seqcredit: ") for line in lines if line.strip()]
+        return said[-1] if said else f"it said nothing and ended with code {job.process.returncode}"
+
+    # What is shown.
+
+    def _done(self, name: str) -> State:
+        """With its test BLEU, and whether a phase diverged."""
+        cell = self.plan.cells[name]
+        for path in (self.plan.record(cell), self.plan.run(name) / "result.json"):
+            if cell.records and path.exists():
+                figures: Mapping[str, Any] = json.loads(path.read_text())
+                kind = "diverged" if figures["diverged"] else "done"
+                return State(kind, f"{figures['bleu']:.2f}")
+        return State("done")
+
+    def _where(self, cell: Cell) -> str:
+        phase, share, seconds = self.forecast.standing(cell)
+        done = "" if share is None else f" {share:.0%}"
+        return f"{phase}{done}" + ("" if seconds is None else f", {duration(seconds)} left")
+
+    def _report(self, last: bool = False) -> None:
+        """The grid or, where nothing is live, a line now and then."""
+        now = time.monotonic()
+        if not last and now - self._shown < (BLINK if self.show else SUMMARY):
+            return
+        self._shown = now
+        self.forecast.refresh()
+        for job in self.jobs:
+            self.states[job.cell.id] = State("running", self._where(job.cell) if job.step != "record" else "recording")
+        if self.show:
+            self.show(grid(self.plan, self.states, self.summary()))
+        else:
+            running = "".join(f"; {job.cell.id} {self.states[job.cell.id].note}" for job in self.jobs)
+            self.say(f"{self.summary()}{running}")
+
+    def summary(self) -> str:
+        """How many cells are in which state, and the time that is left."""
+        kinds = [state.kind for state in self.states.values()]
+        counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in COLOURS if kind in kinds)
+        left = [name for name, state in self.states.items() if state.kind not in ENDED]
+        return counts + (f"; time left: {self.forecast.until_all(left, self.machine.jobs)}" if left else "")
+
+
+def grid(plan: Plan, states: Mapping[str, State], title: str) -> Group:
+    """A row a name, a column a seed."""
+    seeds = sorted({cell.seed for cell in plan.cells.values()})
+    table = Table("cell", *(f"seed {seed}" for seed in seeds))
+    for name in dict.fromkeys(cell.name for cell in plan.cells.values()):
+        found = [states.get(f"{name}-{seed}") for seed in seeds]
+        table.add_row(name, *(_shown(state) if state else "" for state in found))
+    return Group(table, title)
+
+
+def _shown(state: State) -> Text:
+    """Why a cell failed stands above the grid."""
+    return Text(state.kind if state.kind == "failed" else str(state), COLOURS[state.kind])

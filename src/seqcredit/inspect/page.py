@@ -1,0 +1,228 @@
+"""Records of an inspection as one HTML page that needs nothing else, or as what the page's script reads.
+
+All that comes from data travels as compressed JSON in base64, which no markup can break out of, and is shown as text.
+The page's Content-Security-Policy allows this very script and this very style, and nothing from elsewhere.
+"""
+
+import base64
+import gzip
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from seqcredit.errors import UserError
+from seqcredit.inspect.numbers import (
+    LONGEST_EXACT,
+    Choice,
+    Credit,
+    Judge,
+    Mean,
+    Subject,
+    Summary,
+    has_oracle,
+    summarise,
+)
+from seqcredit.rewards.corpus import corpus_bleu
+
+THOUSAND = 1_000  # numbers are whole thousandths, probabilities of words whole ten-thousandths
+NUMBERS = ("logp", "entropy", "scores", "rewards", "returns", "q", "value", "advantage", "td")
+COLOURED = ("entropy", "rewards", "q", "value", "advantage", "td")
+FULL = 0.98  # share of the tokens that are within the scale of colours
+LISTS = ("policy", "target", "oracle")
+METRICS = {"bleu": "BLEU", "linear-bleu": "linear BLEU", "edit": "edit distance", "hamming": "Hamming distance"}
+METRICS |= {"rouge-l": "ROUGE-L", "chrf": "chrF", "cider": "CIDEr-D"}
+AT_ONCE = 40  # subjects that the page shows before it has read the others
+FEW, LARGE, SMALL = 300, 240, 120  # up to so many photographs are of so many pixels, more of them of fewer
+
+
+class Words:
+    """A table of the words of a page: each is written once."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def __call__(self, word: str) -> int:
+        return self.numbers.setdefault(word, len(self.numbers))
+
+    @property
+    def table(self) -> list[str]:
+        """The words by number."""
+        return list(self.numbers)
+
+
+def about(judge: Judge) -> dict[str, Any]:
+    """What the page says of a run."""
+    payoff = judge.payoff
+    scaled = " times the reference's length" if payoff.metric == "bleu" and payoff.scaled else ""
+    return {
+        "name": judge.name,
+        "critic": judge.critic_name,
+        "payoff": METRICS[payoff.metric] + scaled,
+        "tau": judge.tau,
+        "soft": judge.soft,
+        "exact": has_oracle(judge),
+    }
+
+
+def payload(judges: Sequence[Judge], subjects: Sequence[Subject], title: str, pictures: bool = False) -> dict[str, Any]:
+    """Everything that the page shows."""
+    words = Words()
+    by_run = list(zip(*(subject.credits for subject in subjects), strict=True))
+    known = [[text.split() for text in subject.references] for subject in subjects]
+    bleus = [corpus_bleu([c.text.split() for c in each], known) for each in by_run if all(known)]
+    return {
+        "title": title,
+        "pictures": pictures,
+        "signature": bleus[0].signature if bleus else None,
+        "runs": [about(judge) | {"bleu": bleus[i].value if bleus else None} for i, judge in enumerate(judges)],
+        "longest_exact": LONGEST_EXACT,
+        "scales": scales([credit for each in by_run for credit in each]),
+        "subjects": [packed(subject, words) for subject in subjects],
+        "summaries": [_summary(summarise(each)) for each in by_run],
+        "words": words.table,
+    }
+
+
+def scales(hypotheses: Sequence[Credit]) -> dict[str, int]:
+    """The size at which each colour is full: hardly a token is beyond it."""
+    found = {}
+    for name in COLOURED:
+        sizes = sorted(abs(x) for credit in hypotheses for x in getattr(credit, name) or [])
+        if sizes:
+            found[name] = max(1, _whole(sizes[int(FULL * (len(sizes) - 1))]))
+    return found
+
+
+def packed(subject: Subject, words: Words) -> dict[str, Any]:
+    """One subject in small numbers."""
+    return {
+        "source": subject.source,
+        "references": subject.references,
+        "credits": [_credit(credit, words) for credit in subject.credits],
+    }
+
+
+def _credit(credit: Credit, words: Words) -> dict[str, Any]:
+    found: dict[str, Any] = {"words": [words(word) for word in credit.words]}
+    if credit.bleu is not None:
+        found["bleu"] = round(credit.bleu, 1)
+    for name in NUMBERS:
+        numbers = getattr(credit, name)
+        if numbers is not None:
+            found[name] = [_whole(number) for number in numbers]
+    for name in LISTS:
+        states = getattr(credit, name)
+        if states is not None:
+            found[name] = [_choices(state, words) for state in states]
+    return found
+
+
+def _choices(state: Iterable[Choice], words: Words) -> list[int]:
+    """Word, probability, Q; and again for the next one. Without a critic Q is left out: pairs instead of triples."""
+    flat: list[int] = []
+    for choice in state:
+        flat += [words(choice.word), round(choice.p * 10 * THOUSAND)]
+        if choice.q is not None:
+            flat.append(_whole(choice.q))
+    return flat
+
+
+def _whole(number: float) -> int:
+    return round(number * THOUSAND)
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    def means(rows: Iterable[Mean]) -> list[list[int]]:
+        return [[_whole(mean.value), mean.tokens] for mean in rows]
+
+    return {
+        "calibration": [[_whole(b.q), _whole(b.followed), _whole(b.error), b.tokens] for b in summary.calibration],
+        "entropy": means(summary.entropy),
+        "rewards": means(summary.rewards),
+    }
+
+
+def html(data: dict[str, Any], connect: str = "'none'") -> str:
+    """The page: the first subjects stand before the script, so that they are shown while the others are still read."""
+    subjects = data["subjects"]
+    parts = {
+        "POLICY": policy(connect),
+        "STYLE": _part("page.css"),
+        "FIRST": _packed_json({**data, "subjects": subjects[:AT_ONCE], "more": max(0, len(subjects) - AT_ONCE)}),
+        "SCRIPT": _part("page.js"),
+        "REST": _packed_json(subjects[AT_ONCE:]),
+    }
+    page = _part("page.html")
+    for name, text in parts.items():
+        page = page.replace(f"{{{{{name}}}}}", text, 1)
+    return page
+
+
+def _packed_json(data: Any) -> str:
+    return base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)).decode()
+
+
+def policy(connect: str = "'none'") -> str:
+    """The Content-Security-Policy: our script and style by their hashes, pictures within the page."""
+    style, script = (_hash(_part(name)) for name in ("page.css", "page.js"))
+    return (
+        f"default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; connect-src {connect}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _part(name: str) -> str:
+    return (files("seqcredit.inspect") / name).read_text(encoding="utf-8")
+
+
+def write(data: dict[str, Any], out: Path) -> int:
+    """Write the page; how many bytes it has."""
+    text = html(data).encode()
+    try:
+        out.write_bytes(text)
+    except OSError as error:
+        raise UserError(f"{out} cannot be written ({error.strerror}): choose another --out.") from None
+    return len(text)
+
+
+def add_photographs(data: dict[str, Any], folder: Path) -> int:
+    """Small copies of the photographs that a folder has, by their names; how many there are."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder: give --photographs the folder that the pictures are in.")
+    there = {path.name: path for path in folder.iterdir()}
+    side = LARGE if len(data["subjects"]) <= FEW else SMALL
+    found = 0
+    for subject in data["subjects"]:
+        path = there.get(subject["source"])
+        if path is not None:
+            subject["picture"] = thumbnail(path, side)
+            found += 1
+    if not found:
+        raise UserError(f"{folder} has none of the pictures: give the folder that they are in.")
+    return found
+
+
+def thumbnail(picture: Path | io.BytesIO, side: int) -> str:
+    """A small JPEG of a picture, in base64."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise UserError("Photographs need Pillow: pip install 'seqcredit[images]'.") from None
+    buffer = io.BytesIO()
+    try:
+        with Image.open(picture) as image:
+            small = image.convert("RGB")
+            small.thumbnail((side, side))
+            small.save(buffer, "JPEG", quality=70)
+    except Exception as error:  # damaged files make Pillow raise almost anything
+        name = picture.name if isinstance(picture, Path) else "it"
+        raise UserError(f"{name} cannot be read as a picture: {type(error).__name__}.") from None
+    return base64.b64encode(buffer.getvalue()).decode()

@@ -1,0 +1,1 @@
+"""What came out? Evaluation, significance, cells, tables, figures and the report."""

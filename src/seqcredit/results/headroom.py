@@ -1,0 +1,182 @@
+"""`seqcredit headroom`: what could still be gained from an actor, by deciding otherwise and by knowing more.
+
+A pay-off teaches an actor to say what is worth most on the average of all that it holds possible. Search comes near to
+that without being taught. How near, samples of the actor tell before anything is trained.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor, nn
+
+from seqcredit.data.batches import Indices, chunks, collate, examples, to_device
+from seqcredit.data.prepared import Prepared, Split
+from seqcredit.data.storage import write_whole
+from seqcredit.errors import UserError
+from seqcredit.models.memory import repeat
+from seqcredit.models.search import beam, greedy, sample
+from seqcredit.results.evaluate import load_actor
+from seqcredit.rewards.corpus import corpus_bleu
+from seqcredit.training.build import build_reward
+from seqcredit.training.runs import Run
+from seqcredit.training.scoring import Scores, likelihood
+from seqcredit.training.watch import duration
+from seqcredit.types import EOS, Batch, Reward, token_mask
+
+FILE = "headroom.json"  # in the run folder
+BATCH = 50
+# How a sentence is chosen, and what that is called.
+WAYS = {
+    "sample": "one sample",
+    "greedy": "greedy",
+    "beam": "beam",
+    "believed": "by its beliefs",
+    "known": "by the reference",
+}
+OFFHAND = ("sample", "greedy")  # without looking ahead
+
+Said = dict[str, Int[Tensor, "B T"]]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """An actor, and what it takes to hear it in several ways."""
+
+    actor: Any
+    reward: Reward
+    width: int  # of the beam
+    bound: int
+    samples: int
+    generator: Generator
+
+    def offhand(self, memory: Any, batch: Batch) -> Said:
+        """What it says by `OFFHAND` of encoded sources."""
+        return {"sample": self._drawn(memory, 1)[:, 0], "greedy": greedy(self.actor, memory, self.bound)}
+
+    def at_length(self, memory: Any, batch: Batch) -> Said:
+        """All of `WAYS`: by search, by what samples expect of it, and by what the reference knows to be best."""
+        found = beam(self.actor, memory, self.bound, self.width, self.width)
+        few, judges = self._drawn(memory, self.samples).chunk(2, 1)  # no sample is its own judge
+        candidates = _side_by_side(found.tokens, few)
+        references = batch.references.repeat_interleave(self.width, 0)
+        known = self.reward.prefix_scores(found.tokens.flatten(0, 1), references)[:, -1].view_as(found.logp)
+        return {
+            **self.offhand(memory, batch),
+            "beam": found.tokens[:, 0],
+            "believed": _best(candidates, expected_payoffs(self.reward, candidates, judges)),
+            "known": _best(found.tokens, known.masked_fill(found.logp == -torch.inf, -torch.inf)),
+        }
+
+    def surprise(self, memory: Any, batch: Batch) -> tuple[float, int]:
+        """- log pi of the first references, and the number of their tokens."""
+        tokens = batch.references[:, 0]
+        features = self.actor.features(memory, tokens)
+        return float(likelihood(Scores(features, self.actor.readout), tokens)), int(token_mask(tokens).sum())
+
+    def _drawn(self, memory: Any, count: int) -> Int[Tensor, "B n T"]:
+        first = memory[0]
+        uniform = torch.rand(len(first) * count, self.bound, generator=self.generator).to(first.device)
+        return sample(self.actor, repeat(memory, count), self.bound, uniform).unflatten(0, (-1, count))
+
+
+def expected_payoffs(
+    reward: Reward, candidates: Int[Tensor, "B K T"], samples: Int[Tensor, "B n L"]
+) -> Float[Tensor, "B K"]:
+    """What each candidate is worth on the average, with each of the samples as its reference in turn."""
+    K, words = candidates.shape[1], candidates.flatten(0, 1)
+    scores = [
+        reward.prefix_scores(words, one.unsqueeze(1).repeat_interleave(K, 0))[:, -1].unflatten(0, (-1, K))
+        for one in samples.unbind(1)
+    ]
+    return torch.stack(scores).mean(0)
+
+
+def _side_by_side(found: Int[Tensor, "B n T"], more: Int[Tensor, "B m L"]) -> Int[Tensor, "B K M"]:
+    longest = max(found.shape[-1], more.shape[-1])
+    return torch.cat([nn.functional.pad(some, (0, longest - some.shape[-1]), value=EOS) for some in (found, more)], 1)
+
+
+def _best(candidates: Int[Tensor, "B K T"], worth: Float[Tensor, "B K"]) -> Int[Tensor, "B T"]:
+    """That of the greatest worth; of equals the first, which search holds the likeliest."""
+    best = (worth == worth.max(1, keepdim=True).values).int().argmax(1)
+    return candidates[torch.arange(len(best), device=best.device), best]
+
+
+def measure(
+    run: Run, prepared: Prepared, split: str = "valid", samples: int = 32, device: str = "cpu", say: Say = print
+) -> dict[str, Any]:
+    """BLEU, pay-off and likelihood of a split in all of `WAYS`, and of as many training sentences offhand."""
+    if samples < 2:
+        raise UserError(
+            f"A headroom of {samples} samples cannot be told: ask for 2 or more, half of which judge the others."
+        )
+    recipe = run.recipe
+    reward = build_reward(recipe.payoff, prepared, recipe.payoff.scaled)
+    generator = torch.Generator().manual_seed(recipe.seed)
+    actor = load_actor(run, prepared, device)
+    speaker = Speaker(actor, reward, recipe.beam, recipe.longest_output + 1, samples, generator)
+    mine, seen = prepared.split(split), prepared.split("train")
+    about = {"split": split, "sentences": len(mine), "samples": samples, "width": recipe.beam}
+    found = _heard(speaker, speaker.at_length, mine, len(mine), prepared, say)
+    return {**about, **found, "train": _heard(speaker, speaker.offhand, seen, len(mine), prepared, say)}
+
+
+@torch.no_grad()
+def _heard(
+    speaker: Speaker, ask: Callable[[Any, Batch], Said], split: Split, most: int, prepared: Prepared, say: Say
+) -> dict[str, Any]:
+    """BLEU and mean pay-off of every way that is asked for, and the nats that a token of the references costs."""
+    device, began = next(speaker.actor.parameters()).device, time.perf_counter()
+    words: dict[str, list[list[str]]] = {}
+    references: list[list[list[str]]] = []
+    earned: dict[str, float] = {}
+    nats, tokens = 0.0, 0
+    batches = _spread(split, most)
+    for number, pairs in enumerate(batches, 1):
+        batch = to_device(collate(split, pairs), device)
+        memory = speaker.actor.encode(batch.source)
+        for way, said in ask(memory, batch).items():
+            words.setdefault(way, []).extend(prepared.words(ids) for ids in said.tolist())
+            payoff = float(speaker.reward.prefix_scores(said, batch.references)[:, -1].sum())
+            earned[way] = earned.get(way, 0.0) + payoff
+        references += [split.reference_text(int(example)) for example in examples(split, pairs)]
+        surprise, count = speaker.surprise(memory, batch)
+        nats, tokens = nats + surprise, tokens + count
+        left = (time.perf_counter() - began) * (len(batches) / number - 1)
+        say(f"{split.name}: {number:,}/{len(batches):,} batches, {duration(left)} left")
+    scores = {way: corpus_bleu(texts, references) for way, texts in words.items()}
+    return {
+        "bleu": {way: round(score.value, 4) for way, score in scores.items()},
+        "payoff": {way: round(total / len(references), 4) for way, total in earned.items()},
+        "nll": round(nats / tokens, 4),
+        "signature": scores["greedy"].signature,
+    }
+
+
+def _spread(split: Split, most: int) -> list[Indices]:
+    """Batches of as many examples, evenly spread over a split, the longest sources first."""
+    chosen = np.unique(np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64))
+    chosen = chosen[np.argsort(-split.source_lengths[chosen], kind="stable")]
+    pairs = np.asarray(split.groups[:-1])[chosen]
+    return chunks(pairs, BATCH)
+
+
+def write(run: Run, found: Mapping[str, Any]) -> None:
+    """Keep it in the run folder, from where `seqcredit record` takes it."""
+    try:
+        write_whole(run.folder / FILE, (json.dumps(found, indent=1) + "\n").encode())
+    except OSError as error:
+        raise UserError(f"{run.folder / FILE} cannot be written ({error.strerror}).") from None
+
+
+def read(run: Run) -> dict[str, Any] | None:
+    """What was kept, if anything was."""
+    path = run.folder / FILE
+    return json.loads(path.read_text()) if path.exists() else None

@@ -1,0 +1,248 @@
+"""What a table is about, besides recipes by seeds: the paper's tables, credit errors, headroom, a search."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from seqcredit.errors import UserError
+from seqcredit.results.cells import Cell, check_alike, check_once, check_settings
+from seqcredit.results.headroom import OFFHAND, WAYS
+from seqcredit.results.record import CREDIT
+from seqcredit.results.tables import (
+    DIVERGED,
+    MISSING,
+    Summary,
+    Table,
+    by_name,
+    footnotes,
+    grouped,
+    label,
+    measured,
+    of_data,
+)
+
+FEEDING, FROM_MLE = ", input feeding", ", from MLE"  # of which the paper's tables know nothing in a name
+WITHOUT = "ERAC without future entropy"
+
+Figures = tuple[float, float, float, float]  # mean, standard deviation, min, max
+
+# Table 1 of the paper, 9 runs each.
+SETTINGS = ("MT, no input feeding", "MT, input feeding", "captioning")
+PAPER: dict[str, tuple[Figures, Figures, Figures]] = {
+    "MLE": ((27.01, 0.20, 26.72, 27.27), (28.06, 0.15, 27.84, 28.22), (29.54, 0.21, 29.27, 29.89)),
+    "RAML": ((27.74, 0.15, 27.47, 27.93), (28.56, 0.15, 28.35, 28.80), (29.84, 0.21, 29.50, 30.17)),
+    "VAML": ((28.16, 0.11, 28.00, 28.26), (28.84, 0.10, 28.62, 28.94), (29.93, 0.22, 29.51, 30.24)),
+    "AC": ((28.04, 0.05, 27.97, 28.10), (29.05, 0.06, 28.95, 29.16), (30.90, 0.20, 30.49, 31.16)),
+    "ERAC": ((28.30, 0.06, 28.25, 28.42), (29.31, 0.04, 29.26, 29.36), (31.44, 0.22, 31.07, 31.82)),
+}
+RIVALS = (("RAML", "VAML"), ("AC", "ERAC"))  # the better of each is bold
+# Its ablation: smoothing -> target rate -> validation BLEU, and those without the runs that diverged.
+PAPER_ABLATION = {
+    0.0: {0.001: 27.91, 0.01: 26.27, 0.1: 28.88, 1.0: 27.38},
+    0.001: {0.001: 29.41, 0.01: 29.26, 0.1: 29.32, 1.0: 27.44},
+}
+PAPER_DIVERGED = ((0.0, 0.01), (0.0, 1.0))
+# Its table of future entropy: mean, standard deviation, max.
+PAPER_ENTROPY = {"ERAC": (28.30, 0.06, 28.42), WITHOUT: (28.06, 0.05, 28.11), "AC": (28.04, 0.05, 28.10)}
+
+
+def table1(cells: Sequence[Cell]) -> Table:
+    """Table 1 of the paper: five algorithms in three settings, beside the paper's own figures."""
+    halves = grouped(cells, _setting)
+    rows: list[list[str]] = []
+    bold, rules, notes = set(), set(), []
+    for number, setting in enumerate(SETTINGS):
+        mine = [cell for cell in halves.get(setting, []) if _algorithm(cell) in PAPER]
+        check_alike(mine)
+        check_once(mine, lambda cell, setting=setting: f"{_algorithm(cell)} ({setting})")  # type: ignore[misc]
+        means: dict[str, Summary] = {}
+        rules.add(len(rows))
+        for name, paper in PAPER.items():
+            summary = Summary.of((cell for cell in mine if _algorithm(cell) == name), lambda cell: cell.bleu)
+            n, _, _, least, most = summary.texts()
+            mean, deviation, *range_of = paper[number]
+            theirs = [f"{mean:.2f} ± {deviation:.2f}", *(f"{value:.2f}" for value in range_of)]
+            bold |= {(len(rows), 6)} if name in ("VAML", "ERAC") else set()
+            means[name] = summary
+            rows.append([setting, name, n, summary.spread(), least, most, *theirs])
+        first = len(rows) - len(PAPER)
+        bold |= {(first + [*PAPER].index(best), 3) for best in _best(means)}
+        notes += [f"{setting}: {measured(mine)}"] if mine else []
+        notes += footnotes(mine, {})
+    header = ["task", "algorithm", "n", "mean", "min", "max", "paper: mean", "paper: min", "paper: max"]
+    notes.append("The paper's figures are of IWSLT 2014 and MSCOCO, 9 runs each.")
+    return Table(header, rows, notes, bold, rules - {0})
+
+
+def _setting(cell: Cell) -> str:
+    return SETTINGS[2] if cell.pictures else SETTINGS[cell.settings.actor.input_feeding]
+
+
+def _algorithm(cell: Cell) -> str:
+    return cell.recipe.removesuffix(FEEDING).removesuffix(FROM_MLE)
+
+
+def _best(means: Mapping[str, Summary]) -> Iterable[str]:
+    for pair in RIVALS:
+        if all(means[name].values for name in pair):
+            yield max(pair, key=lambda name: means[name].mean)
+
+
+def ablation(cells: Sequence[Cell]) -> Table:
+    """Smoothing by target rate: mean validation BLEU of ERAC, beside the paper's own."""
+    grid = ablation_grid(cells)
+    rates = sorted({*(rate for row in grid.values() for rate in row), *PAPER_ABLATION[0.0]})
+    rows: list[list[str]] = []
+    ours, rules = {}, set()
+    for smoothing in sorted({*grid, *PAPER_ABLATION}):
+        rules.add(len(rows))
+        for column, rate in enumerate(rates, 2):
+            summary = grid.get(smoothing, {}).get(rate)
+            if summary and summary.values:
+                ours[len(rows), column] = summary.mean
+        found = [_grid_text(grid.get(smoothing, {}).get(rate)) for rate in rates]
+        rows.append([f"{smoothing:g}", "ours", *found])
+        if smoothing in PAPER_ABLATION:
+            rows.append([f"{smoothing:g}", "paper", *(_paper_text(smoothing, rate) for rate in rates)])
+    best = {max(ours, key=ours.__getitem__)} if len(ours) > 1 else set()
+    notes = [
+        "Mean validation BLEU of ERAC: a row is lambda_var (smoothing), a column beta (target_rate).",
+        f"{DIVERGED} without the runs that diverged.",
+    ]
+    header = ["lambda_var", "of", *(f"beta {rate:g}" for rate in rates)]
+    return Table(header, rows, notes, best, rules - {0})
+
+
+def ablation_grid(cells: Sequence[Cell]) -> dict[float, dict[float, Summary]]:
+    """Validation BLEU of ERAC's cells: smoothing -> target rate -> runs."""
+    mine = [cell for cell in cells if (phase := cell.actor_critic) and phase.tau > 0 and phase.future_entropy]
+    if not mine:
+        raise UserError("There is no cell of ERAC among them: an ablation is made of runs that end with actor_critic.")
+    check_alike(mine)
+    check_settings(mine, ("smoothing", "target_rate"))
+    check_once(mine, _place)
+    grid: dict[float, dict[float, Summary]] = {}
+    for cell in mine:
+        phase = cell.actor_critic
+        assert phase is not None
+        same = [other for other in mine if _place(other) == _place(cell)]
+        grid.setdefault(phase.smoothing, {})[phase.target_rate] = Summary.of(same, lambda cell: cell.validation)
+    return grid
+
+
+def _place(cell: Cell) -> str:
+    phase = cell.actor_critic
+    assert phase is not None
+    return f"smoothing = {phase.smoothing:g}, target_rate = {phase.target_rate:g}"
+
+
+def _grid_text(summary: Summary | None) -> str:
+    return summary.spread() if summary else MISSING
+
+
+def _paper_text(smoothing: float, rate: float) -> str:
+    value = PAPER_ABLATION[smoothing].get(rate)
+    mark = DIVERGED if (smoothing, rate) in PAPER_DIVERGED else ""
+    return MISSING if value is None else f"{value:.2f}{mark}"
+
+
+def entropy(cells: Sequence[Cell]) -> Table:
+    """ERAC, ERAC without future entropy and AC, beside the paper's own figures."""
+    mine = [cell for cell in cells if cell.recipe in PAPER_ENTROPY]
+    check_alike(mine)
+    check_once(mine, lambda cell: cell.recipe)
+    rows: list[list[str]] = []
+    means = {}
+    for name, (mean, deviation, most) in PAPER_ENTROPY.items():
+        summary = Summary.of((cell for cell in mine if cell.recipe == name), lambda cell: cell.bleu)
+        if summary.values:
+            means[len(rows)] = summary.mean
+        n, *_, largest = summary.texts()
+        rows.append([name, n, summary.spread(), largest, f"{mean:.2f} ± {deviation:.2f}", f"{most:.2f}"])
+    best = {(max(means, key=means.__getitem__), 2)} if len(means) > 1 else set()
+    notes = [measured(mine), *footnotes(mine, {}), "The paper's figures are of IWSLT 2014, 9 runs each."]
+    return Table(["algorithm", "n", "mean", "max", "paper: mean", "paper: max"], rows, notes, best | {(0, 4)})
+
+
+def credit(cells: Sequence[Cell]) -> Table:
+    """How far a learned Q was from the exact one at its best, and the BLEU of what was trained with it."""
+    check_alike(cells)
+    check_once(cells, lambda cell: cell.name)
+    rows = []
+    for name, group in by_name(cells).items():
+        least = (Summary.of(group, lambda cell, key=key: cell.least(key)).spread() for key in CREDIT)  # type: ignore[misc]
+        bleu = Summary.of(group, lambda cell: cell.bleu)
+        rows.append([name, str(len(bleu.values)), *least, bleu.spread()])
+    notes = [measured(cells), *footnotes(cells, {}), "Credit error and KL: the least of all validations."]
+    return Table(["way", "n", "credit error", "KL of token targets", "test BLEU"], rows, notes)
+
+
+def headroom(cells: Sequence[Cell]) -> Table:
+    """What actors say in several ways, of sentences that they have not seen and of some that they have."""
+    check_alike(cells)
+    check_once(cells, lambda cell: cell.name)
+    asked = {(cell.headroom("split"), cell.headroom("samples"), cell.headroom("width")) for cell in cells}
+    if len(asked) > 1 or None in next(iter(asked)):
+        raise UserError(
+            "The headroom of these cells was not measured, or not in the same way: give `seqcredit headroom` all of "
+            "the runs, with the same --split and --samples, and record them again."
+        )
+    groups = by_name(cells)
+    rows = []
+    for name, group in groups.items():
+        for figure, said in (("bleu", "BLEU"), ("payoff", "pay-off")):
+            mine, seen = (
+                _means(group, *where, figure, ways=ways) for where, ways in (((), WAYS), (("train",), OFFHAND))
+            )
+            nats = [_mean(group, *where, "nll") if figure == "bleu" else "" for where in ((), ("train",))]
+            rows.append([label(name, groups), str(len(group)), said, *mine, nats[0], *seen, nats[1]])
+    header = [*WAYS.values(), "nats", *(f"train: {said}" for said in (*map(WAYS.__getitem__, OFFHAND), "nats"))]
+    return Table(["recipe", "n", "of", *header], rows, [*_asked(cells), *footnotes(cells, {})])
+
+
+def _means(cells: Sequence[Cell], *keys: str, ways: Iterable[str]) -> list[str]:
+    return [_mean(cells, *keys, way) for way in ways]
+
+
+def _mean(cells: Sequence[Cell], *keys: str) -> str:
+    return Summary.of(cells, lambda cell: cell.headroom(*keys)).spread()
+
+
+def _asked(cells: Sequence[Cell]) -> list[str]:
+    """What the columns of a headroom are."""
+    split, sentences, samples, width, signature = map(
+        cells[0].headroom, ("split", "sentences", "samples", "width", "signature")
+    )
+    return [
+        f"BLEU{of_data(cells)}, {split}, {sentences:,} sentences, and of as many of train, {signature}.",
+        f"By its beliefs: of the {width} that beam search finds and of {-(-samples // 2)} samples, the one with the "
+        f"best mean pay-off if {samples // 2} other samples are taken for the reference. By the reference: the best of "
+        f"the {width}. Nats: what a token of the reference costs.",
+    ]
+
+
+def search(cells: Sequence[Cell]) -> Table:
+    """What was tried with each recipe, and which of it validation chose; the test has no say, and no column."""
+    check_alike(cells)
+    check_once(cells, lambda cell: cell.name)
+    rows: list[list[str]] = []
+    best, rules = set(), set()
+    for recipe, tried in grouped(cells, lambda cell: cell.recipe).items():
+        rules.add(len(rows))
+        found = {}
+        for name, group in by_name(tried).items():
+            summary = Summary.of(group, lambda cell: cell.validation)
+            if summary.values:
+                found[len(rows)] = summary.mean
+            rows.append([recipe, name, summary.texts()[0], summary.spread()])
+        best |= {(max(found, key=found.__getitem__), 3)} if len(found) > 1 else set()
+    notes = ["Validation BLEU of the last phase at its best; bold is the best of a recipe.", *footnotes(cells, {})]
+    return Table(["recipe", "tried", "n", "validation"], rows, notes, best, rules - {0})
+
+
+LAYOUTS: dict[str, Callable[[Sequence[Cell]], Table]] = {
+    "table1": table1,
+    "ablation": ablation,
+    "entropy": entropy,
+    "credit": credit,
+    "headroom": headroom,
+    "search": search,
+}

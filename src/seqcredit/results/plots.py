@@ -1,0 +1,258 @@
+"""Figures, as PNG or SVG by the name of the file. They need matplotlib: the extra 'plots'."""
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from seqcredit.errors import UserError
+
+if TYPE_CHECKING:
+    from seqcredit.inspect.numbers import Subject
+    from seqcredit.results.cells import Cell
+    from seqcredit.results.logs import History
+    from seqcredit.results.tables import Summary
+
+# Okabe and Ito's colours, which colour-blind readers tell apart; lines differ in their marks too.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", "-.", ":")
+TASKS = {"Machine translation": False, "Image captioning": True}  # are there pictures?
+DIVERGING = ("reward", "advantage")  # quantities of which zero is the middle
+STYLES = {"MLE": ("#000000", "o"), "RAML": ("#0072b2", "s"), "soft Q": ("#009e73", "^"), "ERAC": ("#d55e00", "D")}
+AXES = {"vocabulary": "words of the vocabulary, V", "words": "words of a sentence, T", "samples": "proposals, M"}
+
+
+def check(path: Path) -> None:
+    """Before anything is measured for it: can this figure be made?"""
+    if path.suffix not in (".png", ".svg"):
+        raise UserError(f"{path}: a figure's name ends in .png or .svg.")
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: there is no folder {path.parent}.")
+    _pyplot()
+
+
+def growth(found: Mapping[str, Mapping[str, Sequence[float]]], values: Mapping[str, Sequence[int]], path: Path) -> None:
+    """Time of a step along each axis, both logarithmic: a straight line is a power."""
+    pyplot = _pyplot()
+    figure, panels = pyplot.subplots(1, len(found), figsize=(3.1 * len(found), 3.0), sharey=True, layout="constrained")
+    for panel, (axis, lines) in zip(panels, found.items(), strict=True):
+        for name, milliseconds in lines.items():
+            colour, marker = STYLES[name]
+            panel.plot(values[axis], milliseconds, color=colour, marker=marker, markersize=4, label=name)
+        panel.set(xscale="log", yscale="log", xlabel=AXES.get(axis, f"{axis} of the networks"))
+        panel.set_xticks(values[axis], [f"{value:,}" for value in values[axis]])
+        panel.minorticks_off()
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("ms a step")
+    panels[0].legend(frameon=False)
+    _save(figure, path)
+
+
+def tau(cells: "Sequence[Cell]", path: Path) -> None:
+    """BLEU of AC and ERAC over the temperature, a panel a task: mean, range over seeds, and the runs themselves."""
+    mine = [cell for cell in cells if cell.bleu is not None and (p := cell.actor_critic) and p.future_entropy]
+    tasks = [(name, group) for name, of in TASKS.items() if (group := [cell for cell in mine if cell.pictures == of])]
+    if not tasks:
+        raise UserError("There is no cell of AC or ERAC among them: the figure is made of runs with different tau.")
+    pyplot = _pyplot()
+    figure, panels = pyplot.subplots(
+        1, len(tasks), figsize=(4.2 * len(tasks), 3.2), squeeze=False, layout="constrained"
+    )
+    for panel, (name, group) in zip(panels[0], tasks, strict=True):
+        mle = [c for c in cells if c.recipe == "MLE" and c.pictures == group[0].pictures and c.bleu is not None]
+        _tau_panel(panel, group, mle)
+        panel.set(xlabel="temperature τ", title=name)
+    panels[0][0].set_ylabel("test BLEU")
+    _save(figure, path)
+
+
+def _tau_panel(panel: Any, cells: "Sequence[Cell]", mle: "Sequence[Cell]") -> None:
+    from seqcredit.results.cells import check_alike, check_once, check_settings
+
+    check_alike([*cells, *mle])
+    check_settings(cells, ("tau",))
+    check_once(cells, lambda cell: f"tau = {_tau(cell):g}")
+    check_once(mle, lambda cell: cell.recipe)
+    by_tau: dict[float, list[float]] = {}
+    for cell in sorted(cells, key=_tau):
+        if not cell.diverged:
+            by_tau.setdefault(_tau(cell), []).append(cell.bleu or 0.0)
+    place = {tau: number for number, tau in enumerate(sorted({_tau(cell) for cell in cells}))}  # evenly spaced
+    places, runs, colour = [place[tau] for tau in by_tau], list(by_tau.values()), COLOURS[0]
+    several = max(map(len, runs), default=0) > 1
+    label = "mean, runs and their range" if several else "one run each"
+    panel.fill_between(places, [*map(min, runs)], [*map(max, runs)], color=colour, alpha=0.2, lw=0)
+    panel.plot(places, [*map(fmean, runs)], color=colour, marker="o", ms=4, label=label)
+    for at, values in zip(places, runs, strict=True) if several else ():
+        panel.plot([at] * len(values), values, "_", color=colour, ms=7)
+    lost = sorted({place[_tau(cell)] for cell in cells if cell.diverged})
+    if lost:  # at the foot: how low they are says nothing
+        foot = panel.get_xaxis_transform()
+        panel.plot(lost, [0.03] * len(lost), "x", color=COLOURS[1], ms=6, label="diverged", transform=foot)
+    if mle:
+        panel.axhline(fmean(cell.bleu or 0.0 for cell in mle), color=COLOURS[-1], ls="--", lw=1, label="MLE")
+    panel.set_xticks([*place.values()], [f"{tau:g}" for tau in place])
+    panel.grid(alpha=0.3)
+    panel.legend(frameon=False)
+
+
+def _tau(cell: "Cell") -> float:
+    phase = cell.actor_critic
+    return phase.tau if phase else math.nan
+
+
+def curves(histories: "Mapping[str, History]", path: Path) -> None:
+    """Everything that the logs of some runs have in common to show, over updates; phases begin at dotted lines."""
+    from seqcredit.results.logs import CURVES
+
+    shown = [key for key in CURVES if any(history.curve(key) for history in histories.values())]
+    if not shown:
+        raise UserError("There is nothing to draw yet: no line of these logs has a figure.")
+    pyplot = _pyplot()
+    columns = min(3, len(shown))
+    size = (3.6 * columns, 2.5 * math.ceil(len(shown) / columns) + 0.5)
+    figure, grid = pyplot.subplots(
+        math.ceil(len(shown) / columns), columns, figsize=size, squeeze=False, layout="constrained"
+    )
+    for panel in grid.flat[len(shown) :]:
+        panel.remove()
+    longest = max(history.entries[-1]["total"] for history in histories.values() if history.entries)
+    for panel, key in zip(grid.flat, shown, strict=False):
+        for number, history in enumerate(histories.values()):
+            if found := history.curve(key):
+                panel.plot(*zip(*found, strict=True), **_style(number, len(found) < 30), lw=1.2)
+            for start in history.starts() if found else ():
+                panel.axvline(start, color=_style(number)["color"], ls=":", lw=0.8, alpha=0.6)
+        panel.set(title=CURVES[key], xlabel="updates", xlim=(-0.02 * longest, 1.02 * longest))
+        panel.xaxis.set_major_locator(pyplot.MaxNLocator(5, integer=True))
+        panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        panel.grid(alpha=0.3)
+    lines = [pyplot.Line2D([], [], **_style(number), label=name) for number, name in enumerate(histories)]
+    figure.legend(handles=lines, loc="outside lower center", ncols=min(6, len(lines)), frameon=False)
+    _save(figure, path)
+
+
+def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
+    """Distance of learned credit from the exact one over updates: a panel a measure, a line a run."""
+    from seqcredit.results.logs import CURVES
+    from seqcredit.results.record import CREDIT
+
+    shown = [key for key in CREDIT if any(cell.curve(key) for cell in cells)]
+    if not shown:
+        raise UserError("No cell among them has a credit error: set `exact` of a phase to measure it.")
+    names = list(dict.fromkeys(cell.name for cell in cells))
+    figure, panels = _pyplot().subplots(
+        1, len(shown), figsize=(4.4 * len(shown), 3.6), squeeze=False, layout="constrained"
+    )
+    for panel, key in zip(panels[0], shown, strict=True):
+        for cell in cells:
+            if found := cell.curve(key):
+                panel.plot(*zip(*found, strict=True), **_style(names.index(cell.name)), lw=1.2)
+        panel.set(title=CURVES[key], xlabel="updates", yscale="log")
+        panel.yaxis.get_major_locator().set_params(subs=(1, 2, 5))
+        panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        panel.yaxis.set_minor_formatter(lambda value, _: "")
+        panel.grid(alpha=0.3, which="both")
+    lines = [_pyplot().Line2D([], [], **_style(number), label=name) for number, name in enumerate(names)]
+    figure.legend(handles=lines, loc="outside lower center", ncols=min(2 * len(shown), len(lines)), frameon=False)
+    _save(figure, path)
+
+
+def _style(number: int, marked: bool = True) -> dict[str, Any]:
+    """Of the line of a run: its colour, its marks, and dashes where colours begin anew."""
+    n, again = number % len(COLOURS), number // len(COLOURS)
+    return {"color": COLOURS[n], "marker": MARKERS[n] if marked else "", "ms": 3, "ls": DASHES[again % len(DASHES)]}
+
+
+def ablation(grid: "Mapping[float, Mapping[float, Summary]]", path: Path) -> None:
+    """Mean validation BLEU as a heat map of smoothing by target rate; a cell without runs stays empty."""
+    pyplot = _pyplot()
+    rows, columns = sorted(grid), sorted({rate for row in grid.values() for rate in row})
+    summaries = [[grid[row].get(rate) for rate in columns] for row in rows]
+    means = [[summary.mean if summary else math.nan for summary in row] for row in summaries]
+    size = (1.1 * len(columns) + 2.2, 0.6 * len(rows) + 1.3)
+    figure, panel = pyplot.subplots(figsize=size, layout="constrained")
+    image = panel.imshow(means, cmap="cividis", aspect="auto")
+    for r, row in enumerate(summaries):
+        for c, summary in enumerate(row):
+            text = summary.spread().replace(" ± ", "\n± ") if summary else "-"
+            panel.text(c, r, text, ha="center", va="center", color=_ink(image, means[r][c]))
+    panel.set_xticks(range(len(columns)), [f"{rate:g}" for rate in columns])
+    panel.set_yticks(range(len(rows)), [f"{row:g}" for row in rows])
+    panel.set(xlabel="target rate β", ylabel="smoothing λ")
+    figure.colorbar(image, label="validation BLEU")
+    _save(figure, path)
+
+
+def credit(subject: "Subject", path: Path) -> None:
+    """Tokens by quantities; every row has its own scale, and that of rewards and advantages has zero in its middle."""
+    pyplot = _pyplot()
+    shown = subject.credits[0]
+    quantities = {
+        "reward": shown.rewards,
+        "Q": shown.q,
+        "value": shown.value,
+        "advantage": shown.advantage,
+        "entropy": shown.entropy,
+        "probability": [math.exp(logp) for logp in shown.logp],
+    }
+    count, names = len(shown.words), list(quantities)
+    size = (max(6.0, 0.62 * count + 1.6), 0.42 * len(names) + 1.9)
+    figure, panels = pyplot.subplots(len(names), 1, figsize=size, layout="constrained")
+    figure.get_layout_engine().set(h_pad=0.01, hspace=0)
+    for panel, name in zip(panels, names, strict=True):
+        values = quantities[name] or []
+        largest = max(map(abs, values)) or 1.0
+        low, high = (-largest, largest) if name in DIVERGING else (min(0.0, *values), max(values))
+        image = panel.imshow(
+            [values], cmap="PuOr" if name in DIVERGING else "cividis", aspect="auto", vmin=low, vmax=high
+        )
+        for c, value in enumerate(values):
+            panel.text(
+                c, 0, f"{round(value, 2) + 0.0:.2f}", ha="center", va="center", fontsize=8, color=_ink(image, value)
+            )
+        panel.set_yticks([0], [name])
+        panel.set_xticks([])
+        panel.tick_params(length=0)
+        for side in panel.spines.values():
+            side.set_visible(False)
+    panels[-1].set_xticks(range(count), shown.words, rotation=45, ha="right", rotation_mode="anchor")
+    width = int(size[0] * 15)
+    said = (("source", subject.source), ("reference", subject.references[0]))
+    text = "\n".join("\n    ".join(textwrap.wrap(f"{name}: {words}", width)) for name, words in said)
+    panels[0].set_title(text, loc="left", fontsize=9)
+    _save(figure, path)
+
+
+def _ink(image: Any, value: float) -> str:
+    """Black or white, whichever can be read on the colour of a value."""
+    if math.isnan(value):
+        return "black"
+    red, green, blue, _ = image.cmap(image.norm(value))
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError("Figures need matplotlib: pip install 'seqcredit[plots]'.") from None
+    matplotlib.use("agg")
+    matplotlib.rcParams.update(
+        {"svg.hashsalt": "seqcredit", "svg.fonttype": "none", "font.size": 9, "text.parse_math": False}
+    )
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def _save(figure: Any, path: Path) -> None:
+    try:
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}.") from None
+    finally:
+        _pyplot().close(figure)

@@ -1,0 +1,161 @@
+"""Cells to make tables and figures from: real files as `seqcredit record` writes them, of made-up hypotheses."""
+
+import contextlib
+import gzip
+import json
+import random
+import tomllib
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.significance import PairedTest
+
+from seqcredit import config
+from seqcredit.cli import main
+from seqcredit.data.phrases import phrases
+from seqcredit.data.prepare import prepare
+from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.training.runs import Run
+from seqcredit.training.trainer import StoppedError, Trainer
+
+TINY = """
+name = "tiny"
+beam = 2
+longest_output = 15
+[actor]
+embedding = 32
+hidden = 32
+[critic]
+embedding = 32
+hidden = 32
+[[phase]]
+objective = "mle"
+optimizer = "adam"
+learning_rate = 0.03
+batch_size = 10
+epochs = 6
+[[phase]]
+objective = "critic"
+optimizer = "adam"
+learning_rate = 0.01
+batch_size = 10
+epochs = 1
+tau = 0.05
+[[phase]]
+objective = "actor_critic"
+optimizer = "adam"
+learning_rate = 0.001
+batch_size = 10
+epochs = 2
+tau = 0.05
+"""
+ROOT = Path(__file__).parents[1]
+ERAC, MLE = (config.RECIPES / "tatoeba" / f"{name}.toml" for name in ("erac", "mle"))
+
+
+def by_sacrebleu(baseline: Sequence[Sequence[str]], system: Sequence[Sequence[str]], wanted: Any) -> tuple[float, str]:
+    """p and signature of sacreBLEU's own paired bootstrap, of references by sentence."""
+    lines = [(name, [" ".join(words) for words in said]) for name, said in (("one", baseline), ("other", system))]
+    streams = list(zip_longest(*([" ".join(words) for words in group] for group in wanted)))
+    metric = BLEU(tokenize="none", force=True, references=streams)
+    signatures, scores = PairedTest(lines, {"BLEU": metric}, None, test_type="bs", n_samples=1000)()
+    return scores["BLEU"][1].p_value, str(signatures["BLEU"])
+
+
+def make_data(folder: Path, test: int = 40) -> Prepared:
+    sizes = {"train": 60, "valid": 20, "test": test}
+    prepare({name: phrases(name, size) for name, size in sizes.items()}, folder, PrepareOptions(tokenized=True))
+    return Prepared.open(folder)
+
+
+def references(prepared: Prepared) -> list[list[str]]:
+    return [group[0] for group in prepared.split("test").reference_texts()]
+
+
+def spoilt(prepared: Prepared, share: float, seed: int) -> list[list[str]]:
+    """The references with some of their words replaced."""
+    chance = random.Random(seed)
+    return [["xx" if chance.random() < share else word for word in words] for words in references(prepared)]
+
+
+def bleu(hypotheses: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> float:
+    """By sacreBLEU itself."""
+    lines, streams = ([" ".join(words) for words in side] for side in (hypotheses, wanted))
+    return sacrebleu.corpus_bleu(lines, [streams], tokenize="none", force=True).score
+
+
+def write_counts(path: Path, hypotheses: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> None:
+    """The counts beside a cell, by sacreBLEU: it has them in the same order."""
+    lines, streams = ([" ".join(words) for words in side] for side in (hypotheses, wanted))
+    metric = BLEU(tokenize="none", force=True, references=[streams])
+    rows = metric._extract_corpus_statistics(lines, None)
+    text = "".join(" ".join(str(int(number)) for number in row) + "\n" for row in rows)
+    path.with_suffix(".counts.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def write_cell(
+    path: Path,
+    prepared: Prepared,
+    recipe: str,
+    hypotheses: Sequence[Sequence[str]],
+    seed: int,
+    overrides: Sequence[str] = (),
+    toml: Path = ERAC,
+    **figures: Any,
+) -> float:
+    """A cell, its hypotheses and their counts; its BLEU."""
+    settings: Mapping[str, Any] = tomllib.loads(config.resolved(config.load(toml, overrides)))
+    score = bleu(hypotheses, references(prepared))
+    cell = {
+        "recipe": recipe,
+        "seed": seed,
+        "split": "test",
+        "bleu": round(score, 4),
+        "bleu_signature": "nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:2.6.0",
+        "sentences": len(hypotheses),
+        "diverged": [],
+        "validation": {"actor_critic": score + 1},
+        "vocabularies": prepared.checksums,
+        "settings": settings,
+        "data": {"name": "phrases", "content": prepared.content, "examples": {"test": len(hypotheses)}},
+        "against": {},
+        **figures,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(cell))
+    text = "".join(" ".join(words) + "\n" for words in hypotheses)
+    path.with_suffix(".txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    write_counts(path, hypotheses, references(prepared))
+    return score
+
+
+def train(folder: Path, prepared: Prepared, seed: int = 1, updates: int | None = None) -> Run:
+    """A real run of three phases, 54 updates in all; it may be stopped before it is done."""
+    recipe = config.parse({**tomllib.loads(TINY), "seed": seed}, "tiny")
+    run = Run.create(folder, TINY, recipe, prepared.folder, prepared.checksums)
+    trainer = Trainer(run, prepared, lambda _: None, log_every=2)
+    if updates is not None:
+        report, count = trainer._report, iter(range(1, updates + 1))
+
+        def counted(batches: int) -> None:
+            report(batches)
+            trainer.stop = next(count) == updates
+
+        trainer._report = counted  # type: ignore[method-assign]
+    with contextlib.suppress(StoppedError):
+        trainer.train()
+    return run
+
+
+def table_command(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[str, str]:
+    """What `seqcredit table` prints, and what it complains of."""
+    with pytest.raises(SystemExit) as done:
+        main(["table", *map(str, words)])
+    out, err = capsys.readouterr()
+    assert (done.value.code == 0) == (not err.startswith("seqcredit: ")), err
+    return out, err

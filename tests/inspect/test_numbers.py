@@ -1,0 +1,223 @@
+"""The numbers of the credit page against the paper's formulas, written out token by token in float64."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seqcredit import config
+from seqcredit.credit.oracle import EditOracle
+from seqcredit.data.batches import collate
+from seqcredit.errors import UserError
+from seqcredit.inspect import numbers as inspection
+from seqcredit.inspect.numbers import Credit, Judge, Subject
+from seqcredit.results.credit import load_critic
+from seqcredit.results.evaluate import load_actor, write_hypotheses
+from seqcredit.training.build import build_reward
+from seqcredit.training.runs import Run
+from seqcredit.types import pad
+
+
+def stepwise(model: Any, read: torch.Tensor, tokens: list[int]) -> np.ndarray:
+    """Scores of all actions before each token, one call of `step` after the other."""
+    memory = model.encode(read)
+    state, before, found = model.start(memory), None, []
+    for token in tokens:
+        features, state = model.step(memory, state, before)
+        found.append(model.readout(features)[0].double())
+        before = torch.tensor([token])
+    return torch.stack(found).detach().numpy()
+
+
+def by_hand(shown: Any, run: Run, judge: Run, index: int, credit: Credit, soft: bool) -> dict[str, list[float]]:
+    """Every quantity of one hypothesis from its definition."""
+    split, words = shown.prepared.split("test"), shown.prepared.target_vocabulary.words
+    batch = collate(split, np.array([index]))
+    tokens = [words.index(word) for word in credit.words]
+    tau = judge.recipe.phase[-1].tau
+    logits = stepwise(load_actor(run, shown.prepared), batch.source, tokens)
+    logp = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    q = stepwise(load_critic(judge, shown.prepared), batch.references, tokens)
+    forced = len(tokens) == run.recipe.longest_output + 1  # there the end is certain
+    if forced:
+        logp[-1], logp[-1, 0] = -1e9, 0
+    reward = build_reward(judge.recipe.payoff, shown.prepared, True)
+    cut = [reward.prefix_scores(pad([tokens[:t]]), batch.references)[0, -1].item() for t in range(len(tokens))]
+    scores = [*cut, cut[-1]]
+    entropy = [-sum(math.exp(x) * x for x in row) for row in logp]
+    value = [sum(math.exp(x) * (y - tau * x) for x, y in zip(*rows, strict=True)) for rows in zip(logp, q, strict=True)]
+    ahead = [tau * math.log(sum(math.exp(y / tau) for y in row)) for row in q] if soft else value
+    ahead[-1] = q[-1, 0] if forced else ahead[-1]
+    found: dict[str, list[float]] = {k: [] for k in ("logp", "q", "rewards", "advantage", "td", "returns")}
+    for t, token in enumerate(tokens):
+        last = t == len(tokens) - 1
+        r = scores[t + 1] - scores[t]
+        found["logp"].append(logp[t, token])
+        found["q"].append(q[t, token])
+        found["rewards"].append(r)
+        found["advantage"].append(q[t, token] - tau * logp[t, token] - value[t])
+        found["td"].append(r + (0 if last else ahead[t + 1]) - q[t, token])
+        found["returns"].append(scores[-1] - scores[t] + tau * sum(entropy[t + 1 :]))
+    return found | {"entropy": entropy, "value": value, "scores": scores}
+
+
+@pytest.mark.parametrize("index", [0, 3, 7])
+def test_every_number_follows_from_its_definition(shown: Any, subjects: list[Subject], index: int) -> None:
+    cases = ((shown.mle, shown.erac, False), (shown.erac, shown.erac, False), (shown.vaml, shown.vaml, True))
+    for place, (run, judge, soft) in enumerate(cases):
+        credit = subjects[index].credits[place]
+        for name, numbers in by_hand(shown, run, judge, index, credit, soft).items():
+            assert getattr(credit, name) == pytest.approx(numbers, abs=2e-4), (run.recipe.name, name)
+
+
+def test_some_hypotheses_end_by_force_and_some_do_not(subjects: list[Subject]) -> None:
+    """Else the test above has not seen both."""
+    lengths = [len(credit.words) for subject in subjects for credit in subject.credits]
+    assert max(lengths) == 13
+    assert min(lengths) < 13
+
+
+def test_the_likeliest_and_the_best_words_are_listed(shown: Any, subjects: list[Subject]) -> None:
+    credit, split = subjects[2].credits[1], shown.prepared.split("test")
+    words = shown.prepared.target_vocabulary.words
+    tokens, batch = [words.index(word) for word in credit.words], collate(split, np.array([2]))
+    q = stepwise(load_critic(shown.erac, shown.prepared), batch.references, tokens)
+    logits = stepwise(load_actor(shown.erac, shown.prepared), batch.source, tokens)
+    for t in range(len(tokens) - 1):
+        pi, target = np.exp(logits[t]) / np.exp(logits[t]).sum(), np.exp(q[t] / 0.3) / np.exp(q[t] / 0.3).sum()
+        likeliest, best = np.argsort(-pi)[:5], np.argsort(-target)[:5]
+        assert [choice.word for choice in credit.policy[t]] == [words[i] for i in likeliest]
+        assert [choice.p for choice in credit.policy[t]] == pytest.approx(pi[likeliest], abs=1e-5)
+        assert [choice.q for choice in credit.policy[t]] == pytest.approx(q[t][likeliest], abs=1e-4)
+        assert credit.target is not None
+        assert [choice.word for choice in credit.target[t]] == [words[i] for i in best]
+        assert [choice.p for choice in credit.target[t]] == pytest.approx(target[best], abs=1e-4)
+
+
+def test_only_eos_is_listed_at_the_bound(subjects: list[Subject]) -> None:
+    forced = next(c for s in subjects for c in s.credits[:2] if len(c.words) == 13)
+    assert [(choice.word, choice.p) for choice in forced.policy[-1]] == [("</s>", 1.0)]
+    assert forced.target is not None
+    assert [(choice.word, choice.p) for choice in forced.target[-1]] == [("</s>", 1.0)]
+    assert forced.entropy[-1] == 0
+
+
+def test_the_exact_q_is_there_for_short_references_and_edit_distance(shown: Any, subjects: list[Subject]) -> None:
+    words = shown.prepared.target_vocabulary
+    for subject in subjects:
+        mle, erac, vaml = subject.credits
+        assert mle.oracle is None
+        assert erac.oracle is None
+        short = len(subject.references[0].split()) <= inspection.LONGEST_EXACT
+        assert (vaml.oracle is not None) == short
+        if vaml.oracle is not None:
+            reference = torch.tensor(words.encode(subject.references[0].split()))
+            oracle = EditOracle.solve(reference, len(words), 20, 0.2)
+            tokens = torch.tensor([[words.words.index(word) for word in vaml.words]])
+            exact = oracle.along(tokens)[0]
+            for t, state in enumerate(vaml.oracle):
+                assert [choice.q for choice in state] == pytest.approx(
+                    exact[t].sort(descending=True).values[:5].tolist()
+                )
+                shares = torch.softmax(exact[t] / 0.2, -1)
+                assert state[0].p == pytest.approx(float(shares.max()))
+
+
+def test_some_reference_is_short(subjects: list[Subject]) -> None:
+    assert any(subject.credits[2].oracle for subject in subjects)
+
+
+def test_written_hypotheses_are_taken_as_they_are(shown: Any, judges: list[Judge], tmp_path: Path) -> None:
+    split, words = shown.prepared.split("test"), ["the", "dog", "sleeps", "nonsense", "."]
+    run = Run(tmp_path, shown.mle.recipe, shown.mle.about)
+    write_hypotheses(run, "test", [words] * len(split))
+    found = inspection.inspect_split([run], judges[:1], shown.prepared, split, 2)
+    assert len(found) == 2
+    assert found[0].credits[0].text == " ".join(words)
+    assert found[0].credits[0].words[3] == "<unk>"
+    write_hypotheses(run, "test", [words] * 3)
+    with pytest.raises(UserError, match="has 3 lines and test has 30 examples"):
+        inspection.inspect_split([run], judges[:1], shown.prepared, split, 2)
+    with pytest.raises(UserError, match="at least one"):
+        inspection.inspect_split([shown.mle], judges[:1], shown.prepared, split, 0)
+
+
+def test_one_sentence_is_that_of_the_page(shown: Any, subjects: list[Subject]) -> None:
+    for run, lender, place in ((shown.vaml, None, 2), (shown.mle, shown.erac, 0)):
+        found, known = inspection.inspect_one(run, shown.prepared, "test", 8, lender), subjects[7]
+        assert found[:2] == known[:2]
+        assert found.credits[0].words == known.credits[place].words
+        assert found.credits[0].advantage == pytest.approx(known.credits[place].advantage, abs=1e-4)
+    with pytest.raises(UserError, match="has no trained critic: give --critic RUN"):
+        inspection.inspect_one(shown.mle, shown.prepared, "test", 8)
+
+
+def test_a_sentence_of_ones_own(shown: Any, judges: list[Judge], tmp_path: Path) -> None:
+    """As from the split, where the runs have written nothing yet: both are decoded."""
+    runs = [Run(tmp_path, run.recipe, run.about) for run in (shown.mle, shown.erac, shown.vaml)]
+    known = inspection.inspect_split(runs, judges, shown.prepared, shown.prepared.split("test"), 5)[4]
+    typed = inspection.inspect_typed(judges, shown.prepared, known.source, known.references)
+    for mine, theirs in zip(typed.credits, known.credits, strict=True):
+        assert mine.words == theirs.words
+        assert mine.q == pytest.approx(theirs.q, abs=1e-4)
+        assert mine.bleu == theirs.bleu
+    alone = inspection.inspect_typed(judges, shown.prepared, known.source, [])
+    assert alone.credits[1].logp == pytest.approx(known.credits[1].logp, abs=1e-4)
+    assert alone.credits[1].entropy == pytest.approx(known.credits[1].entropy, abs=1e-4)
+    assert (alone.credits[1].q, alone.credits[1].rewards, alone.credits[1].bleu) == (None, None, None)
+
+
+def test_a_run_without_a_critic_shows_what_it_can(shown: Any) -> None:
+    (judge,) = inspection.load_judges([shown.mle], shown.prepared)
+    found = inspection.inspect_split([shown.mle], [judge], shown.prepared, shown.prepared.split("test"), 1)
+    credit = found[0].credits[0]
+    assert judge.critic_name is None
+    assert credit.rewards is not None
+    assert (credit.q, credit.target, credit.td) == (None, None, None)
+    assert all(choice.q is None for state in credit.policy for choice in state)
+
+
+def test_what_does_not_fit_is_said(shown: Any, tmp_path: Path) -> None:
+    other = Run(tmp_path, shown.erac.recipe, {**shown.erac.about, "vocabularies": {"target": "another"}})
+    with pytest.raises(UserError, match="another target vocabulary"):
+        inspection.load_judges([shown.mle], shown.prepared, other)
+    with pytest.raises(UserError, match="has no critic to lend"):
+        inspection.load_judges([shown.mle], shown.prepared, shown.mle)
+    assert inspection.distinct_names([shown.mle, shown.mle]) == ["MLE (mle)", "MLE (mle)"]
+    assert inspection.distinct_names([shown.mle, shown.erac]) == ["MLE", "ERAC"]
+
+
+def test_future_entropy_counts_only_where_the_phase_says_so(shown: Any, judges: list[Judge]) -> None:
+    phase = config.Critic("critic", 0.1, tau=0.3, future_entropy=False)
+    judge = Judge(**{**judges[1].__dict__, "phase": phase})
+    split = shown.prepared.split("test")
+    ours = inspection.inspect_split([shown.erac], [judge], shown.prepared, split, 1)[0].credits[0]
+    theirs = inspection.inspect_split([shown.erac], judges[1:2], shown.prepared, split, 1)[0].credits[0]
+    assert ours.scores is not None
+    assert ours.returns is not None
+    assert ours.td is not None
+    assert theirs.td is not None
+    assert ours.returns[0] == pytest.approx(ours.scores[-1] - ours.scores[0], abs=1e-5)
+    assert ours.value == theirs.value
+    assert theirs.td[0] - ours.td[0] == pytest.approx(0.3 * ours.entropy[1], abs=1e-4)
+
+
+def test_summaries_are_means_of_what_is_there(subjects: list[Subject]) -> None:
+    credits_ = [subject.credits[1] for subject in subjects]
+    found = inspection.summarise(credits_)
+    pairs = sorted((q, g) for c in credits_ for q, g in zip(c.q or [], c.returns or [], strict=True))
+    assert len(found.calibration) == 10
+    assert sum(b.tokens for b in found.calibration) == len(pairs)
+    first = pairs[: found.calibration[0].tokens]
+    assert found.calibration[0].q == pytest.approx(sum(q for q, _ in first) / len(first))
+    assert found.calibration[0].followed == pytest.approx(sum(g for _, g in first) / len(first))
+    spread = (sum((g - found.calibration[0].followed) ** 2 for _, g in first) / (len(first) - 1)) ** 0.5
+    assert found.calibration[0].error == pytest.approx(spread / len(first) ** 0.5)
+    third = [c.entropy[2] for c in credits_ if len(c.entropy) > 2]
+    assert found.entropy[2] == pytest.approx((sum(third) / len(third), len(third)))
+    gains = [c.rewards[0] for c in credits_ if c.rewards]
+    assert found.rewards[0] == pytest.approx((sum(gains) / len(gains), len(gains)))
+    assert inspection.summarise([]) == ([], [], [])

@@ -1,0 +1,77 @@
+"""Learning tests on the built-in data, and the demo's own table."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seqcredit.errors import UserError
+from seqcredit.results import demo
+
+
+@pytest.mark.slow
+def test_algorithms_learn(tmp_path: Path) -> None:
+    """The demo as a user runs it, with three of its rows: MLE learns the language, credit finds the register that pays.
+
+    MLE and VAML depend on the register that validation happened to favour: their thresholds are wider.
+    """
+    out, rows = tmp_path / "demo", ("mle", "vaml", "erac")
+    words = ["demo", "--out", str(out), "--only", *rows]
+    command = [sys.executable, "-c", "from seqcredit.cli import main; main()", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "seqcredit compare" in done.stdout
+    results = {name: json.loads((out / name / "result.json").read_text()) for name in rows}
+    bleu = {name: result["bleu"] for name, result in results.items()}
+    assert all(result["diverged"] == [] for result in results.values())
+    assert 60 < bleu["mle"] < 80
+    assert bleu["vaml"] > 64
+    assert bleu["erac"] > bleu["mle"] + 1
+    assert [line.split()[0] for line in done.stdout.splitlines() if "(untrained" in line] == ["VAML's", "ERAC's"]
+    for learned, untrained in re.findall(r"mean error ([\d.]+) \(untrained ([\d.]+)\)", done.stdout):
+        assert float(learned) < 0.6 * float(untrained), done.stdout
+
+
+@pytest.mark.slow
+def test_captions_learn(tmp_path: Path) -> None:
+    """The same of the built-in pictures, with the two recipes that matter most."""
+    demo._make_pictures(tmp_path)
+    for name in ("mle", "erac"):
+        demo._train(name, demo.RECIPES["captioning"], tmp_path, print)
+    bleu = {name: json.loads((tmp_path / name / "result.json").read_text())["bleu"] for name in ("mle", "erac")}
+    assert 60 < bleu["mle"] < 82
+    assert bleu["erac"] > bleu["mle"] + 1.5
+
+
+def result(folder: Path, name: str, bleu: float) -> None:
+    (folder / name).mkdir()
+    text = json.dumps({"recipe": name.upper(), "bleu": bleu, "validation": {"mle": bleu + 1}})
+    (folder / name / "result.json").write_text(text)
+
+
+def test_the_table_shows_differences(tmp_path: Path) -> None:
+    for i, name in enumerate(demo.ROWS):
+        result(tmp_path, name, 50 + i)
+    assert list(demo._table(tmp_path, ["mle", "erac"]).columns[3].cells) == ["", ""]
+    table = demo._table(tmp_path)
+    assert list(table.columns[1].cells) == ["50.00", "51.00", "52.00", "53.00", "54.00", "55.00"]
+    assert list(table.columns[2].cells)[-1] == "+5.00"
+    assert list(table.columns[3].cells)[:2] == ["-1.00", "+0.00"]
+
+
+def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "something").write_text("mine")
+    with pytest.raises(UserError, match="is there already"):
+        demo.demo(tmp_path, print)
+
+
+def test_what_to_run_next_is_there() -> None:
+    from seqcredit.cli import parser
+
+    for line in demo.next_steps(Path("runs/demo")):
+        words = line.split("|")[-1].split("      ")[0].split()
+        assert words[0] == "seqcredit"
+        assert parser().parse_args(words[1:]).run

@@ -1,0 +1,107 @@
+"""The paper's tables and others have the figures of their cells, computed once more by numpy or sacreBLEU."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cellar import bleu, make_data, references, spoilt, table_command, write_cell
+from seqcredit.data.prepared import Prepared
+from seqcredit.results import cells, layouts
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return make_data(tmp_path_factory.mktemp("layouts") / "data")
+
+
+def test_table_1_has_the_papers_figures_and_ours(prepared: Prepared, tmp_path: Path) -> None:
+    fed = ["actor.input_feeding=true"]
+    said = {(seed, share): spoilt(prepared, share, seed) for seed in (1, 2) for share in (0.1, 0.3)}
+    for seed in (1, 2):
+        write_cell(tmp_path / f"ac-{seed}.json", prepared, "AC", said[seed, 0.3], seed)
+        write_cell(tmp_path / f"erac-{seed}.json", prepared, "ERAC", said[seed, 0.1], seed)
+        write_cell(tmp_path / f"f-{seed}.json", prepared, "AC, input feeding", said[seed, 0.1], seed, fed)
+    write_cell(tmp_path / "raml-1.json", prepared, "RAML, from MLE", said[1, 0.3], 1)
+    pictures = {"source": "pictures of 9 features", "target": "x"}
+    write_cell(tmp_path / "c-1.json", prepared, "MLE", said[1, 0.1], 1, vocabularies=pictures, sentences=9)
+    table = layouts.table1(cells.read([tmp_path]))
+    found = {(row[0], row[1]): row for row in table.rows}
+    assert len(table.rows) == 15
+    erac = [bleu(said[seed, 0.1], references(prepared)) for seed in (1, 2)]
+    mean = f"{np.mean(erac):.2f} ± {np.std(erac, ddof=1):.2f}"
+    theirs = ["28.30 ± 0.06", "28.25", "28.42"]
+    least, most = f"{min(erac):.2f}", f"{max(erac):.2f}"
+    assert found["MT, no input feeding", "ERAC"][2:] == ["2", mean, least, most, *theirs]
+    assert found["MT, input feeding", "AC"][2:4] == ["2", mean]
+    assert found["MT, no input feeding", "RAML"][3] == f"{bleu(said[1, 0.3], references(prepared)):.2f}"
+    assert found["MT, input feeding", "ERAC"][2:] == ["0", "-", "-", "-", "29.31 ± 0.04", "29.26", "29.36"]
+    assert found["captioning", "MLE"][2:] == ["1", *[f"{erac[0]:.2f}"] * 3, "29.54 ± 0.21", "29.27", "29.89"]
+    assert (table.rows.index(found["MT, no input feeding", "ERAC"]), 3) in table.bold
+    assert (table.rows.index(found["MT, no input feeding", "AC"]), 3) not in table.bold
+    assert table.rules == {5, 10}
+
+
+def test_ablation_is_a_grid_of_validation(prepared: Prepared, tmp_path: Path) -> None:
+    wanted = {}
+    for number, (smoothing, rate) in enumerate([(0, 0.01), (0.001, 0.01), (0.001, 1)]):
+        for seed in (1, 2):
+            said = spoilt(prepared, 0.1 * (number + 1), seed)
+            change = [f"phase.3.smoothing={smoothing}", f"phase.3.target_rate={rate}"]
+            lost = ["actor_critic"] if (number, seed) == (0, 2) else []
+            path = tmp_path / f"g{number}-{seed}.json"
+            wanted[number, seed] = 1 + write_cell(path, prepared, "ERAC", said, seed, change, diverged=lost)
+    write_cell(tmp_path / "ac-1.json", prepared, "AC", said, 1, ["phase.3.tau=0"])
+    table = layouts.ablation(cells.read([tmp_path]))
+    assert table.header == ["lambda_var", "of", "beta 0.001", "beta 0.01", "beta 0.1", "beta 1"]
+    both = [[wanted[n, 1], wanted[n, 2]] for n in (1, 2)]
+    texts = [f"{np.mean(pair):.2f} ± {np.std(pair, ddof=1):.2f}" for pair in both]
+    assert table.rows == [
+        ["0", "ours", "-", f"{wanted[0, 1]:.2f}†", "-", "-"],
+        ["0", "paper", "27.91", "26.27†", "28.88", "27.38†"],
+        ["0.001", "ours", "-", texts[0], "-", texts[1]],
+        ["0.001", "paper", "29.41", "29.26", "29.32", "27.44"],
+    ]
+    assert table.bold == {(0, 3)}
+    early = {"diverged": ["actor_critic"], "validation": {"actor_critic": None}}
+    write_cell(
+        tmp_path / "g3-1.json", prepared, "ERAC", said, 1, ["phase.3.smoothing=0", "phase.3.target_rate=1"], **early
+    )
+    assert layouts.ablation(cells.read([tmp_path])).rows[0][-1] == "-†"  # before it was ever validated
+
+
+def test_a_search_shows_validation_alone_and_what_it_chose(prepared: Prepared, tmp_path: Path, capsys) -> None:
+    scores = {
+        (name, rate): 1 + write_cell(tmp_path / f"{name}-{rate}-1.json", prepared, name.upper(), said, 1, **about)
+        for name, rate, share in (("ac", 1, 0.1), ("ac", 2, 0.3), ("mle", 1, 0.2), ("erac", 1, 0.3), ("erac", 2, 0.2))
+        for said, about in [(spoilt(prepared, share, rate), {"diverged": ["actor_critic"] if rate > 1 else []})]
+    }
+    table = layouts.search(cells.read([tmp_path]))
+    text = {place: f"{value:.2f}" for place, value in scores.items()}
+    assert table.rows == [
+        ["AC", "ac-1", "1", text["ac", 1]],
+        ["AC", "ac-2", "0", "-†"],
+        ["ERAC", "erac-1", "1", text["erac", 1]],
+        ["ERAC", "erac-2", "0", "-†"],
+        ["MLE", "mle-1", "1", text["mle", 1]],
+    ]
+    assert (table.bold, table.rules) == (set(), {2, 4})
+    write_cell(tmp_path / "ac-3-1.json", prepared, "AC", spoilt(prepared, 0.2, 3), 1)
+    assert layouts.search(cells.read([tmp_path])).bold == {(0, 3)}
+    out, _ = table_command(capsys, tmp_path, "--layout", "search")
+    assert f"| AC | ac-1 | 1 | **{text['ac', 1]}** |" in out
+
+
+def test_future_entropy(prepared: Prepared, tmp_path: Path) -> None:
+    scores = {
+        name: write_cell(tmp_path / f"{n}-1.json", prepared, name, spoilt(prepared, share, 1), 1)
+        for n, (name, share) in enumerate((("ERAC", 0.3), ("ERAC without future entropy", 0.1), ("MLE", 0.0)))
+    }
+    table = layouts.entropy(cells.read([tmp_path]))
+    one, two = (f"{scores[name]:.2f}" for name in ("ERAC", "ERAC without future entropy"))
+    assert table.rows == [
+        ["ERAC", "1", one, one, "28.30 ± 0.06", "28.42"],
+        ["ERAC without future entropy", "1", two, two, "28.06 ± 0.05", "28.11"],
+        ["AC", "0", "-", "-", "28.04 ± 0.05", "28.10"],
+    ]
+    assert (1, 2) in table.bold

@@ -1,0 +1,170 @@
+"""Cells of results/ say what was measured and how to measure it again."""
+
+import gzip
+import json
+import math
+import shlex
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+
+from cellar import make_data, references, spoilt, write_counts
+from seqcredit import config
+from seqcredit.cli import parser
+from seqcredit.data.prepared import Prepared
+from seqcredit.data.storage import checksum
+from seqcredit.results import cells
+from seqcredit.results.evaluate import write_hypotheses
+from seqcredit.results.record import record
+from seqcredit.training.runs import Run
+
+RESULTS = Path(__file__).parents[2] / "results"
+CELLS = sorted(RESULTS.rglob("*.json"))
+
+
+@pytest.mark.slow
+def test_a_cell_has_the_figures_the_command_and_the_significance(folder: Path, run, tmp_path: Path) -> None:
+    file = tmp_path / "results" / "tiny-2.json"
+    done = run("record", folder / "run2", file, "--against", folder / "run1")
+    assert done.returncode == 0, done.stderr
+    cell, result = json.loads(file.read_text()), json.loads((folder / "run2" / "result.json").read_text())
+    assert {key: cell[key] for key in result} == result
+    words = shlex.split(cell["command"])
+    assert words[:2] == ["seqcredit", "train"]
+    assert words[words.index("--seed") + 1] == "2"
+    assert config.parse(cell["settings"], "cell") == config.load(folder / "recipe.toml", ["seed=2"])
+    assert cell["data"]["checksum"] == checksum(folder / "data" / "manifest.json")
+    assert cell["data"]["content"] == Prepared.open(folder / "data").content
+    assert cell["data"]["examples"] == {"train": 300, "valid": 20, "test": 25}
+    other = json.loads((folder / "run1" / "result.json").read_text())
+    assert cell["against"]["run1"]["bleu"] == pytest.approx(other["bleu"], abs=1e-3)
+    assert 0 < cell["against"]["run1"]["p"] <= 1
+    kept = gzip.decompress(file.with_suffix(".txt.gz").read_bytes())
+    assert kept == (folder / "run2" / "hypotheses" / "test.txt").read_bytes()
+
+
+@pytest.mark.slow
+def test_an_unfinished_run_has_no_cell(folder: Path, run, tmp_path: Path) -> None:
+    (tmp_path / "half").mkdir()
+    for name in ("run.json", "resolved.toml"):
+        (tmp_path / "half" / name).write_bytes((folder / "run1" / name).read_bytes())
+    done = run("record", tmp_path / "half", tmp_path / "cell.json")
+    assert done.returncode == 2
+    assert "has no result.json" in done.stderr
+    assert not (tmp_path / "cell.json").exists()
+
+
+@pytest.mark.parametrize("path", CELLS, ids=lambda path: str(path.relative_to(RESULTS)))
+def test_published_cells_are_whole(path: Path) -> None:
+    """Recipe, seed, commit and signature, a command that parses with a recipe that exists, and no machine's paths."""
+    cell = json.loads(path.read_text())
+    assert len(cell["commit"]) == 12
+    assert cell["bleu_signature"].split("|", 1)[1].startswith("case:mixed|eff:no|tok:none|smooth:exp|version:")
+    options = parser().parse_args(shlex.split(cell["command"])[1:])
+    assert config.found(options.recipe).exists()
+    assert not options.recipe.is_absolute()
+    assert not options.data.is_absolute()
+    hypotheses = gzip.decompress(path.with_suffix(".txt.gz").read_bytes()).decode()
+    assert hypotheses.count("\n") == cell["sentences"] == cell["data"]["examples"]["test"]
+    assert path.stem.endswith(f"-{cell['seed']}") or options.set
+
+
+@pytest.mark.parametrize("path", CELLS, ids=lambda path: str(path.relative_to(RESULTS)))
+def test_published_counts_give_the_published_bleu(path: Path) -> None:
+    """Without the references: from the sums of what stands beside the cell, by the formula of Papineni et al."""
+    cell = json.loads(path.read_text())
+    lines = gzip.decompress(path.with_suffix(".counts.gz").read_bytes()).decode().splitlines()
+    assert len(lines) == cell["sentences"]
+    length, wanted, *ngrams = (
+        sum(column) for column in zip(*(map(int, line.split(" ")) for line in lines), strict=True)
+    )
+    precisions = [right / of for right, of in zip(ngrams[:4], ngrams[4:], strict=True)]
+    brevity = min(0.0, 1 - wanted / length)
+    assert 100 * math.exp(brevity + sum(map(math.log, precisions)) / 4) == pytest.approx(cell["bleu"], abs=1e-3)
+    hypotheses = gzip.decompress(path.with_suffix(".txt.gz").read_bytes()).decode().splitlines()
+    assert [int(line.split()[0]) for line in lines] == [len(words.split()) for words in hypotheses]
+
+
+TRANSLATED = {
+    "mle": "MLE",
+    "mle-continued": "MLE trained on",
+    "raml-from-mle": "RAML, from MLE",
+    "vaml-copying": "VAML, copying critic",
+    "ac": "AC",
+    "erac": "ERAC",
+    "erac-without-future-entropy": "ERAC without future entropy",
+}
+CAPTIONED = {cell: TRANSLATED[cell] for cell in ("mle", "mle-continued", "ac", "erac")}
+
+
+def bleus(folder: str, cell: str) -> list[float]:
+    """Of all seeds."""
+    return [json.loads(path.read_text())["bleu"] for path in sorted((RESULTS / folder).glob(f"{cell}-[0-9].json"))]
+
+
+def readme_row(folder: str, cell: str, row: str, continued: str, section: str) -> str:
+    """Means and deviations from the cells; intervals as in RESULTS.md, where MLE trained on is called `continued`."""
+    page = (RESULTS.parent / "RESULTS.md").read_text().split(f"{section}\n")[1].split("<details>")[0]
+
+    def difference(to: str, start: str) -> str:
+        found = [line.split(" | ")[-2].strip() for line in page.splitlines() if line.startswith(start)]
+        return f"{fmean(bleus(folder, cell)) - fmean(bleus(folder, to)):+.2f} ({found[0]})" if any(found) else ""
+
+    name = continued if cell == "mle-continued" else row
+    changes = (difference("mle", f"| {name} | "), difference("mle-continued", f"| {name} against {continued} | "))
+    said = f"| {row} | {fmean(bleus(folder, cell)):.2f} ± {stdev(bleus(folder, cell)):.2f} | {' | '.join(changes)} |"
+    return said.replace("|  |", "| |").replace("|  |", "| |")
+
+
+@pytest.mark.parametrize("cell", TRANSLATED)
+def test_the_readme_says_what_was_measured_of_translation(cell: str) -> None:
+    said = readme_row("tatoeba-seeds", cell, TRANSLATED[cell], "MLE, continued", ": three seeds")
+    assert said in (RESULTS.parent / "README.md").read_text().splitlines()
+
+
+@pytest.mark.parametrize("cell", CAPTIONED)
+def test_the_readme_says_what_was_measured_of_captions(cell: str) -> None:
+    section = ": three seeds, greedy search"
+    said = readme_row("flickr8k-seeds", cell, CAPTIONED[cell], "MLE trained on", section)
+    beam = f" {fmean(bleus('flickr8k-seeds', f'{cell}-beam-5')):.2f} |"
+    assert said + beam in (RESULTS.parent / "README.md").read_text().splitlines()
+
+
+def test_a_cell_has_the_counts_of_its_sentences(tmp_path: Path) -> None:
+    prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
+    said = [[], *spoilt(prepared, 0.3, 1)[1:]]
+    run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
+    write_hypotheses(run, "test", said)
+    (run.folder / "result.json").write_text(json.dumps({"recipe": "tiny", "seed": 1, "bleu": 3.0}))
+    file, expected = tmp_path / "cells" / "tiny-1.json", tmp_path / "expected.json"
+    record(run, prepared, file)
+    write_counts(expected, said, references(prepared))
+    kept = file.with_suffix(".counts.gz").read_bytes()
+    assert gzip.decompress(kept) == gzip.decompress(expected.with_suffix(".counts.gz").read_bytes())
+    assert gzip.decompress(kept).count(b"\n") == 40
+    record(run, prepared, file)
+    assert file.with_suffix(".counts.gz").read_bytes() == kept
+    assert kept[4:8] == bytes(4)  # no time in it
+    assert "credit" not in json.loads(file.read_text())
+
+
+def test_a_cell_keeps_the_curve_of_its_credit_error(tmp_path: Path) -> None:
+    """Over the updates of all phases, and without what a rollback undid."""
+    prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
+    run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
+    write_hypotheses(run, "test", spoilt(prepared, 0.3, 1))
+    (run.folder / "result.json").write_text(json.dumps({"recipe": "tiny", "seed": 1, "bleu": 3.0}))
+    log = [("validation", "a", 5, 2.0), ("phase_end", "a", 5, None), ("validation", "b", 5, 1.5)]
+    log += [("validation", "b", 10, 9.0), ("validation", "b", 10, 1.0)]
+    entries = [
+        {"event": event, "phase": phase, "updates": n, "epoch": 0} | ({"credit_error": v} if v is not None else {})
+        for event, phase, n, v in log
+    ]
+    (run.folder / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    record(run, prepared, tmp_path / "tiny-1.json")
+    found = json.loads((tmp_path / "tiny-1.json").read_text())["credit"]
+    assert found == {"credit_error": [[5, 2.0], [10, 1.5], [15, 1.0]]}
+    kept, live = cells.read([tmp_path / "tiny-1.json"])[0], cells.read([run.folder])[0]
+    assert kept.curve("credit_error") == live.curve("credit_error") == [(5, 2.0), (10, 1.5), (15, 1.0)]
+    assert (kept.least("credit_error"), kept.least("credit_kl")) == (1.0, None)

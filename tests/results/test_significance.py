@@ -1,0 +1,113 @@
+import random
+from itertools import zip_longest
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from cellar import by_sacrebleu
+from seqcredit.errors import UserError
+from seqcredit.results.significance import bootstrap, counts, differences, resampled
+
+REFERENCES = [[f"word{i} is number {i} of the list".split()] for i in range(60)]
+GOOD = [group[0] for group in REFERENCES]
+BAD = [[*words[:4], "xx", *words[5:]] if i % 2 else words for i, words in enumerate(GOOD)]
+
+
+def test_a_real_difference_is_significant_and_none_is_not() -> None:
+    result = bootstrap([BAD], [GOOD], REFERENCES, samples=300)
+    assert result.system == pytest.approx(100)
+    assert result.baseline < 90
+    assert result.p < 0.05
+    assert "bs:300" in result.signature
+    same = bootstrap([GOOD], [GOOD], REFERENCES, samples=300)
+    assert (same.p, same.interval) == (1, (0, 0))
+
+
+def test_the_sentences_that_differ_most_come_first() -> None:
+    worse = [*GOOD]
+    worse[7] = ["nonsense"]
+    found = differences(GOOD, worse, REFERENCES)
+    assert found[0].sentence == 7
+    assert found[0].baseline == pytest.approx(100)
+    assert found[0].system < 1
+    assert abs(found[1].system - found[1].baseline) < 1e-9
+
+
+def test_different_sizes_are_refused() -> None:
+    with pytest.raises(UserError, match="60 and 59 hypotheses for 60 references"):
+        bootstrap([GOOD], [GOOD[:-1]], REFERENCES)
+
+
+def spoilt(share: float, seed: int) -> list[list[str]]:
+    chance = random.Random(seed)
+    return [["xx" if chance.random() < share else word for word in words] for words in GOOD]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.19, 0.18, 0.1])
+def test_with_one_run_each_it_is_sacrebleu(share: float) -> None:
+    ours = bootstrap([spoilt(0.2, 1)], [spoilt(share, 2)], REFERENCES)
+    assert (ours.p, ours.signature) == by_sacrebleu(spoilt(0.2, 1), spoilt(share, 2), REFERENCES)
+    wanted = [[" ".join(words) for words in GOOD]]
+    lines = ([" ".join(words) for words in said] for said in (spoilt(0.2, 1), spoilt(share, 2)))
+    theirs = [sacrebleu.corpus_bleu(said, wanted, tokenize="none", force=True).score for said in lines]
+    assert (ours.baseline, ours.system) == pytest.approx(theirs, rel=1e-6)
+
+
+ODD = [[], ["a"], *([f"w{i}", "and", "a", "b", "c", "a", "b"] for i in range(20))]
+ONE = [[["x", "y"]], [["a", "b"]], *([[f"w{i}", "a", "b", "a", "b", "c"]] for i in range(20))]
+MANY = [group + [["and", "a", "b", "c"], ["a"] * 9][: i % 3] for i, group in enumerate(ONE)]
+
+
+@pytest.mark.parametrize("references", [ONE, MANY], ids=["one reference", "one to three"])
+def test_counts_are_sacrebleus(references: list[list[list[str]]]) -> None:
+    """Its own statistics, its corpus BLEU, and its p for the same draws."""
+    lines = [" ".join(words) for words in ODD]
+    streams = list(zip_longest(*([" ".join(words) for words in group] for group in references)))
+    metric = sacrebleu.BLEU(tokenize="none", force=True, references=streams)
+    found = counts(ODD, references)
+    assert found.tolist() == [list(map(int, row)) for row in metric._extract_corpus_statistics(lines, None)]
+    assert found.shape == (22, 10)
+    assert len(set(map(tuple, found[:, 1:].T))) == 9  # no two columns are alike
+    whole = metric.corpus_score(lines, None).score
+    assert resampled(found, 3)[0] == pytest.approx(whole, rel=1e-6)  # of the bootstrap, which sacreBLEU does in float32
+    other = [words[:-1] for words in ODD]
+    ours = bootstrap([ODD], [other], references)
+    assert ours.p > 0.001
+    assert (ours.p, ours.signature) == by_sacrebleu(ODD, other, references)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_runs_are_drawn_and_sentences_and_the_means_compared(paired: bool) -> None:
+    """The same by hand: lists of sentences drawn anew, sacreBLEU of each, and runs drawn for the mean."""
+    groups = [[spoilt(0.2, seed) for seed in (1, 2, 6)], [spoilt(0.18, seed) for seed in (3, 4, 5, 7)[: 4 - paired]]]
+    draws = np.random.default_rng(12345).choice(60, size=(40, 60), replace=True)
+    generator = np.random.default_rng(12345)
+    runs = [generator.choice(len(group), size=(40, len(group)), replace=True) for group in groups]
+    runs = [runs[0], runs[0]] if paired else runs
+
+    def mean(group: list[list[list[str]]], members: list[int], chosen: list[int]) -> float:
+        wanted = [" ".join(GOOD[i]) for i in chosen]
+        lines = [[" ".join(group[n][i]) for i in chosen] for n in members]
+        return float(np.mean([sacrebleu.corpus_bleu(r, [wanted], tokenize="none", force=True).score for r in lines]))
+
+    drawn = [[mean(group, *map(list, rows)) for rows in zip(r, draws)] for group, r in zip(groups, runs)]  # noqa: B905
+    gains = sorted(np.subtract(drawn[1], drawn[0]))
+    changes = np.abs(gains)
+    first, second = (mean(group, list(range(len(group))), list(range(60))) for group in groups)
+    p = (np.sum(changes - changes.mean() > abs(second - first)) + 1) / 41
+    found = bootstrap(*groups, REFERENCES, samples=40, paired=paired)
+    assert (found.baseline, found.system) == pytest.approx((first, second), rel=1e-6)
+    assert 1 / 41 < p < 1
+    assert found.p == pytest.approx(p)
+    between = [gains[0] + (gains[1] - gains[0]) * 0.975, gains[-1] - (gains[-1] - gains[-2]) * 0.975]  # of 40
+    assert found.interval == pytest.approx(between, rel=1e-4)
+    assert bootstrap(groups[0], groups[0], REFERENCES, samples=40, paired=True).p == 1
+
+
+def test_a_gain_of_one_seed_in_three_is_not_significant() -> None:
+    """Sentences alone would have called it so: two runs are as before, the third is much better."""
+    before = [spoilt(0.2, seed) for seed in (1, 2, 3)]
+    once, always = [*before[:2], GOOD], [spoilt(0.05, seed) for seed in (1, 2, 3)]
+    assert bootstrap(before, once, REFERENCES, paired=True).p > 0.05
+    assert bootstrap(before, always, REFERENCES, paired=True).p < 0.01

@@ -1,0 +1,180 @@
+"""A corpus, a recipe and two trained runs, made once through the command line; runs to look at; a browser."""
+
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from cellar import make_data, train
+from seqcredit import config
+from seqcredit.data.phrases import phrases
+from seqcredit.data.prepare import prepare
+from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.inspect import numbers as inspection
+from seqcredit.inspect.numbers import Judge, Subject
+from seqcredit.results.evaluate import write_hypotheses
+from seqcredit.training.build import build_actor, build_critic
+from seqcredit.training.runs import Run
+
+RECIPE = """
+name = "tiny"
+beam = 2
+longest_output = 20
+[actor]
+embedding = 16
+hidden = 16
+[[phase]]
+objective = "mle"
+optimizer = "adam"
+learning_rate = 0.02
+epochs = 2
+"""
+Done = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Done]:
+    def command(*words: object, stdin: str = "") -> Done:
+        line = [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
+        return subprocess.run(line, capture_output=True, text=True, check=False, input=stdin)
+
+    return command
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Done]) -> Path:
+    place = tmp_path_factory.mktemp("whole")
+    for split, size in (("train", 300), ("valid", 20), ("test", 25)):
+        examples = list(phrases(split, size))
+        (place / f"{split}.de").write_text("".join(e.source + "\n" for e in examples))
+        (place / f"{split}.en").write_text("".join(e.references[0] + "\n" for e in examples))
+    files = [word for s in ("train", "valid", "test") for word in (f"--{s}", place / f"{s}.de", place / f"{s}.en")]
+    done = run("prepare", place / "data", *files, "--tokenized")
+    assert done.returncode == 0, done.stderr
+    assert "train: 300 examples; dropped 0 empty and 0 long (0.0%)" in done.stdout
+    (place / "recipe.toml").write_text(RECIPE)
+    for seed in (1, 2):
+        out = place / f"run{seed}"
+        done = run("train", place / "recipe.toml", "--data", place / "data", "--out", out, "--seed", seed)
+        assert done.returncode == 0, done.stderr
+        assert "test BLEU" in done.stdout
+    return place
+
+
+class Tiny(NamedTuple):
+    """Made-up data, a run of MLE, critic and ERAC that is done, and one that was stopped in its third phase."""
+
+    prepared: Prepared
+    done: Run
+    stopped: Run
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    place = tmp_path_factory.mktemp("tiny")
+    prepared = make_data(place / "data")
+    return Tiny(prepared, train(place / "done", prepared), train(place / "stopped", prepared, 2, 47))
+
+
+class Shown(NamedTuple):
+    """Prepared phrases, and runs on them whose networks are made, not trained: every number is as good as another."""
+
+    prepared: Prepared
+    mle: Run
+    erac: Run
+    vaml: Run
+
+
+def make_run(folder: Path, prepared: Prepared, recipe: config.Recipe, networks: tuple[str, ...]) -> Run:
+    """A run with the weights of its first draw, enlarged so that the networks have opinions."""
+    run = Run.create(folder, "", recipe, prepared.folder, prepared.checksums)
+    build = {"actor": build_actor, "critic": build_critic}
+    states = {name: build[name](recipe, prepared).state_dict() for name in networks}
+    tensors = {f"{name}.{key}": 4 * tensor for name, state in states.items() for key, tensor in state.items()}
+    run.save_weights(recipe.phase[-1].name, tensors)
+    write_hypotheses(run, "test", [_changed(group[0], recipe) for group in prepared.split("test").reference_texts()])
+    return run
+
+
+def _changed(reference: list[str], recipe: config.Recipe) -> list[str]:
+    """A reference with some words left out and some doubled, as long as the recipe allows at the most."""
+    rng = random.Random(f"{recipe.name} {' '.join(reference)}")
+    return [word for word in reference for _ in range(rng.choice((0, 1, 1, 1, 2)))][: recipe.longest_output]
+
+
+@pytest.fixture(scope="session")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    place = tmp_path_factory.mktemp("shown")
+    sizes = {"train": 300, "valid": 20, "test": 30}
+    prepare({name: phrases(name, size) for name, size in sizes.items()}, place / "data", PrepareOptions(tokenized=True))
+    prepared = Prepared.open(place / "data")
+    small, judge = config.Model(8, 8), config.Model(8, 8, attention="mlp", dropout=0.0)
+    sizes_of = {"actor": small, "critic": judge, "beam": 2, "longest_output": 12}
+    mle = config.Recipe("MLE", (config.Mle("mle", 0.1),), seed=1, **sizes_of)
+    erac = config.Recipe("ERAC", (config.ActorCritic("actor_critic", 0.1, tau=0.3),), seed=2, **sizes_of)
+    edit = config.Payoff(metric="edit")
+    vaml = config.Recipe("VAML", (config.SoftQ("soft_q", 0.1, tau=0.2, bound=20),), seed=3, payoff=edit, **sizes_of)
+    both = ("actor", "critic")
+    return Shown(
+        prepared,
+        make_run(place / "mle", prepared, mle, ("actor",)),
+        make_run(place / "erac", prepared, erac, both),
+        make_run(place / "vaml", prepared, vaml, both),
+    )
+
+
+@pytest.fixture(scope="session")
+def judges(shown: Shown) -> list[Judge]:
+    return inspection.load_judges([shown.mle, shown.erac, shown.vaml], shown.prepared, shown.erac)
+
+
+@pytest.fixture(scope="session")
+def subjects(shown: Shown, judges: list[Judge]) -> list[Subject]:
+    runs = [shown.mle, shown.erac, shown.vaml]
+    return inspection.inspect_split(runs, judges, shown.prepared, shown.prepared.split("test"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium without a window. Where it is missing these tests fail: the page is made for browsers."""
+    from playwright.sync_api import sync_playwright
+
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert chromium, "These tests drive Chromium: install it."
+    with sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+class Tab(NamedTuple):
+    """A page of the browser, and what its console has said."""
+
+    page: Any
+    complaints: list[str]
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Callable[..., Tab]]:
+    """Opens an address; at the end nothing may have been said on the console, and nothing may have crashed."""
+    opened: list[Tab] = []
+
+    def show(address: str, width: int = 1280, **options: Any) -> Tab:
+        page, complaints = browser.new_page(viewport={"width": width, "height": 900}, **options), []
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(address)
+        page.wait_for_selector("html[data-ready]")
+        opened.append(Tab(page, complaints))
+        return opened[-1]
+
+    yield show
+    for one in opened:
+        one.page.close()
+        assert one.complaints == []
