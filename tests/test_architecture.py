@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "seqcredit"
-LEAVES = {"errors", "types", "draws"}
+LEAVES = {"errors", "types", "draws", "named"}
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "types": set(),
     "draws": set(),
+    "named": {"errors"},
     "config": {"errors"},
     "credit": LEAVES,
     "rewards": LEAVES,

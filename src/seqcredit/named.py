@@ -1,0 +1,83 @@
+"""Things of the user's own, by name: `my_file:my_function` is found beside the recipe, or on the Python path."""
+
+import hashlib
+import importlib
+import importlib.util
+import re
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from seqcredit.errors import UserError
+
+NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+def is_named(word: str) -> bool:
+    """Whether a word names something of the user's own: a module, a colon, and a name in it."""
+    return NAMED.fullmatch(word) is not None
+
+
+def find(word: str, folder: Path | None = None) -> object:
+    """What `module:name` names. A file beside the recipe, which is in `folder`, wins over the Python path."""
+    if not is_named(word):
+        raise UserError(f"{word!r} names nothing: write it as FILE:NAME, such as my_file:score.")
+    module, _, name = word.partition(":")
+    path = file_of(word, folder)
+    made = _import_name(module, folder) if path is None else _import_file(path)
+    if not hasattr(made, name):
+        raise UserError(f"{made.__file__ or module} has no {name!r}, which {word!r} asks for.")
+    found: object = getattr(made, name)
+    return found
+
+
+def file_of(word: str, folder: Path | None) -> Path | None:
+    """The file beside the recipe that a word names something of; None if it is elsewhere."""
+    module = word.partition(":")[0]
+    path = None if folder is None else (folder / module.replace(".", "/")).with_suffix(".py").resolve()
+    return path if path is not None and path.is_file() else None
+
+
+def said(error: BaseException) -> str:
+    """An error in the user's code, in a few words: its kind, its message and its line."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "<frozen" not in frame.filename]
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    if isinstance(error, SyntaxError) and error.filename:
+        where = f" ({Path(error.filename).name}, line {error.lineno})"
+    message = str(error.msg if isinstance(error, SyntaxError) else error)
+    return f"{type(error).__name__}: {message}{where}".replace("\n", " ")
+
+
+def _import_name(module: str, folder: Path | None) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and module.startswith(error.name):
+            beside = f"beside the recipe in {folder}" if folder else "here"
+            raise UserError(f"There is no {module}.py {beside}, and no module {module!r} on the Python path.") from None
+        raise UserError(f"{module} cannot be imported. {said(error)}.") from None
+    except Exception as error:  # whatever the user's file does when it is imported
+        raise UserError(f"{module} cannot be imported. {said(error)}.") from None
+
+
+def _import_file(path: Path) -> ModuleType:
+    """A file as a module, once; what it imports may stand beside it."""
+    name = path.stem
+    if name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path):
+        name = f"{name}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made
+    try:
+        spec.loader.exec_module(made)
+    except Exception as error:  # whatever the user's file does when it is imported
+        del sys.modules[name]
+        raise UserError(f"{path} cannot be imported. {said(error)}.") from None
+    return made
