@@ -20,7 +20,7 @@ from seqcredit.cli import main
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
-from seqcredit.training.runs import Run
+from seqcredit.experiments.runs import Run
 from seqcredit.training.trainer import StoppedError, Trainer
 
 TINY = """

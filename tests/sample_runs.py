@@ -18,8 +18,8 @@ from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.inspect import numbers as inspection
 from seqcredit.inspect.numbers import Judge, Subject
 from seqcredit.results.evaluate import write_hypotheses
-from seqcredit.training.build import build_actor, build_critic
-from seqcredit.training.runs import Run
+from seqcredit.experiments.build import build_actor, build_critic
+from seqcredit.experiments.runs import Run
 
 RECIPE = """
 name = "tiny"

@@ -16,10 +16,10 @@ from seqcredit.errors import UserError
 if TYPE_CHECKING:
     from seqcredit.data.prepared import Prepared
     from seqcredit.data.text import Example
+    from seqcredit.experiments.runs import Run
     from seqcredit.inspect.numbers import Judge
     from seqcredit.training.decoding import Search
     from seqcredit.training.processes import Processes
-    from seqcredit.training.runs import Run
     from seqcredit.training.trainer import Trainer
 
 Say = Callable[[str], None]
@@ -96,9 +96,9 @@ def features(options: argparse.Namespace) -> int:
 def train(options: argparse.Namespace) -> int:
     """`seqcredit train`."""
     from seqcredit import config
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data, take_over
     from seqcredit.training.processes import Processes
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data, take_over
 
     processes = Processes.join()
     changes = [*options.set, *([] if options.seed is None else [f"seed={options.seed}"])]
@@ -107,20 +107,19 @@ def train(options: argparse.Namespace) -> int:
     prepared = open_data(options.data or Path(recipe.data))
     out = options.out or Path("runs") / f"{options.recipe.stem}-{recipe.seed}"
     if processes.writes:
-        run = Run.create(
-            out, config.found(options.recipe).read_text(encoding="utf-8"), recipe, prepared.folder, prepared.checksums
-        )
-        if options.init_from:
-            take_over(run, options.init_from, print)
+        file = config.found(options.recipe)
+        start = (lambda run: take_over(run, options.init_from, print)) if options.init_from else None
+        text, beside = file.read_text(encoding="utf-8"), file.parent
+        Run.create(out, text, recipe, prepared.folder, prepared.checksums, beside, start)
     processes.wait()
     return _go(Run.open(out), prepared, options, processes)
 
 
 def resume(options: argparse.Namespace) -> int:
     """`seqcredit resume`."""
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data
     from seqcredit.training.processes import Processes
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
     run = Run.open(options.run_folder)
     return _go(run, open_data(run.data, run.about["vocabularies"]), options, Processes.join())
@@ -128,22 +127,15 @@ def resume(options: argparse.Namespace) -> int:
 
 def _go(run: "Run", prepared: "Prepared", options: argparse.Namespace, processes: "Processes") -> int:
     """Train what is left, then evaluate on the test set."""
+    from seqcredit.experiments.build import task_of
     from seqcredit.results import evaluate as report
-    from seqcredit.training.trainer import StoppedError, Trainer
+    from seqcredit.training.trainer import Reporting, StoppedError, Trainer
 
     _use_threads(options)
     with _display(processes.writes) as (say, show):
-        trainer = Trainer(
-            run,
-            prepared,
-            say,
-            options.device,
-            options.log_every,
-            options.checkpoint_minutes,
-            processes,
-            show,
-            options.tensorboard,
-        )
+        shown = Reporting(say, show, options.log_every, options.checkpoint_minutes, options.tensorboard)
+        task = task_of(run.recipe, prepared, run.folder)
+        trainer = Trainer(task, run.folder, shown, options.device, processes)
         _stop_on_interrupt(trainer)
         try:
             trainer.train()
@@ -153,7 +145,7 @@ def _go(run: "Run", prepared: "Prepared", options: argparse.Namespace, processes
         figures, hypotheses = report.evaluate(
             run, prepared, prepared.split("test"), report.final_search(run.recipe), options.device
         )
-        report.write_result(run, "test", figures, hypotheses, trainer.progress.diverged)
+        report.write_result(run, "test", figures, hypotheses, trainer.status.diverged)
         print(f"test BLEU {figures['bleu']:.2f} ({figures['bleu_signature']})")
     processes.leave()
     if processes.writes:
@@ -231,9 +223,9 @@ def _stop_on_interrupt(trainer: "Trainer") -> None:
 
 def evaluate(options: argparse.Namespace) -> int:
     """`seqcredit evaluate`."""
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data
     from seqcredit.results import evaluate as report
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
     run = Run.open(options.run_folder)
     prepared = open_data(run.data, run.about["vocabularies"])
@@ -259,14 +251,14 @@ def translate(options: argparse.Namespace) -> int:
     import torch
 
     from seqcredit.data.text import lines
-    from seqcredit.results import evaluate as report
+    from seqcredit.experiments.build import load_actor
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data
     from seqcredit.training.decoding import n_best
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
     run = Run.open(options.run_folder)
     prepared = open_data(run.data, run.about["vocabularies"])
-    actor = report.load_actor(run, prepared, torch.device(options.device), options.phase)
+    actor = load_actor(run, prepared, torch.device(options.device), options.phase)
     search = _search(run.recipe.beam, run.recipe.longest_output, options)
     search = search._replace(width=max(search.width, options.n_best))
     if prepared.pictures:
@@ -284,10 +276,10 @@ def caption(options: argparse.Namespace) -> int:
     import torch
 
     from seqcredit.data.images import load_backbone
-    from seqcredit.results import evaluate as report
+    from seqcredit.experiments.build import load_actor
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data
     from seqcredit.training.decoding import best_of
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
     run = Run.open(options.run_folder)
     prepared = open_data(run.data, run.about["vocabularies"])
@@ -299,7 +291,7 @@ def caption(options: argparse.Namespace) -> int:
     backbone, width = load_backbone(options.backbone, options.device), prepared.manifest.picture_width
     if backbone.width != width:
         raise UserError(f"{run.folder} was trained on {width} features, and {backbone.name} gives {backbone.width}.")
-    actor = report.load_actor(run, prepared, torch.device(options.device), options.phase)
+    actor = load_actor(run, prepared, torch.device(options.device), options.phase)
     search = _search(run.recipe.beam, run.recipe.longest_output, options)
     search = search._replace(width=max(search.width, options.n_best))
     for path in options.pictures:
@@ -315,9 +307,9 @@ def caption(options: argparse.Namespace) -> int:
 
 def sheet(options: argparse.Namespace) -> int:
     """`seqcredit sheet`."""
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data
     from seqcredit.inspect.sheet import sheet as write
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
     runs = [Run.open(folder) for folder in options.run_folders]
     prepared = open_data(runs[0].data)
@@ -328,10 +320,10 @@ def sheet(options: argparse.Namespace) -> int:
 
 def compare(options: argparse.Namespace) -> int:
     """`seqcredit compare`."""
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data
     from seqcredit.results import significance as report
     from seqcredit.results.evaluate import read_hypotheses
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
     runs = [Run.open(options.baseline), Run.open(options.system)]
     prepared = open_data(runs[0].data)
@@ -353,9 +345,9 @@ def compare(options: argparse.Namespace) -> int:
 
 def headroom(options: argparse.Namespace) -> int:
     """`seqcredit headroom`: each run keeps its figures as soon as they are there."""
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data
     from seqcredit.results import cells, layouts, logs, tables
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
     runs = [Run.open(folder) for folder in dict.fromkeys(options.run_folders)]
     names = logs.labels([run.folder for run in runs])
@@ -418,9 +410,9 @@ def serve(options: argparse.Namespace) -> int:
 
 def _judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Judge]]":
     """Runs that are looked at together, their data, and their networks."""
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data
     from seqcredit.inspect.numbers import load_judges
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
     _use_threads(options)
     runs = [Run.open(folder) for folder in options.run_folders]
@@ -431,9 +423,9 @@ def _judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Jud
 
 def record(options: argparse.Namespace) -> int:
     """`seqcredit record`."""
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data
     from seqcredit.results.record import record as write
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
     run = Run.open(options.run_folder)
     prepared = open_data(run.data, run.about["vocabularies"])
@@ -487,10 +479,10 @@ def report(options: argparse.Namespace) -> int:
 
 def plot(options: argparse.Namespace) -> int:
     """`seqcredit plot`."""
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data
     from seqcredit.inspect import numbers as inspection
     from seqcredit.results import cells, layouts, logs, plots
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
     plots.check(options.out)
     if options.kind == "tau":
@@ -543,9 +535,9 @@ def watch(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """`seqcredit export`."""
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data
     from seqcredit.results.export import export as write
-    from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
     run = Run.open(options.run_folder)
     write(run, open_data(run.data, run.about["vocabularies"]), options.out, options.phase)

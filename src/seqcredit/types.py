@@ -1,18 +1,14 @@
-"""The words that every part of seqcredit shares: token ids, padding, references, batches, and what a reward is.
+"""The words that every part of seqcredit shares: alphabets, padding, references, batches, and what a reward is.
 
-Ids are chosen so that the action set of the paper, W = words + unk + eos, is exactly `0 .. V-1`:
+The alphabet of words, which prepared text has, is chosen so that the action set of the paper, W = words + unk + eos, is
+exactly `0 .. V-1`: 0 is eos, 1 is unk, words follow. A model with a tokenizer of its own has another `Alphabet`.
 
-    0           eos
-    1           unk
-    2 .. V-1    words
-
-There is no id for padding: whatever follows the first eos is padding, and it is filled with eos. A model keeps its own
-vector for bos, which is never an id. So neither padding nor bos can enter a softmax, a soft value, a mean over words or
-an entropy.
+There is no id for padding: whatever follows the first eos is padding, and it is filled with eos. A model keeps bos to
+itself. So neither padding nor bos can enter a softmax, a soft value, a mean over words or an entropy.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,10 +19,39 @@ UNK = 1
 FIRST_WORD = 2
 ABSENT = -1  # fills a reference that a sentence does not have, where another sentence of the batch has more references
 
+Json = dict[str, Any]  # a table of JSON or TOML, as it was read
+
+
+class Alphabet(NamedTuple):
+    """The ids that a model predicts: which of them ends a sequence, and which may be chosen at all."""
+
+    size: int
+    eos: int = EOS
+    unk: int | None = UNK  # None: there is no unknown word
+    actions: Bool[Tensor, " V"] | None = None  # ids that may be chosen; None: all of them
+
+    def words(self, device: torch.device | str | None = None) -> Int[Tensor, " W"]:
+        """Ids that may stand for a word: all actions but eos and unk."""
+        chosen = torch.ones(self.size, dtype=torch.bool) if self.actions is None else self.actions.clone()
+        chosen[[special for special in (self.eos, self.unk) if special is not None]] = False
+        return chosen.nonzero().squeeze(1).to(device)
+
+    def as_words(self, tokens: Int[Tensor, "*B T"]) -> Int[Tensor, "*B T"]:
+        """The same sequences in the alphabet of words, where eos is 0 and unk is 1: other ids make room for these."""
+        if self.eos == EOS and self.unk in (UNK, None):
+            return tokens
+        place = torch.arange(self.size, device=tokens.device)
+        for special, wanted in ((self.eos, EOS), (self.unk, UNK)):
+            if special is not None:
+                other, mine = (place == wanted).nonzero(), place[special].clone()
+                place[other] = mine
+                place[special] = wanted
+        return torch.where(tokens < 0, tokens, place[tokens.clamp(min=0)])
+
 
 @runtime_checkable
 class Reward(Protocol):
-    """How good is every prefix?"""
+    """How good is every prefix? Rewards know the alphabet of words: see `Alphabet.as_words`."""
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """R of the first 0, 1, ..., T tokens; column 0 is R(empty), and after eos the last score repeats."""
@@ -39,31 +64,35 @@ class Batch(NamedTuple):
     source: Tensor
     references: Int[Tensor, "B R L"]  # the first is the one that a model learns from, the others serve the reward
 
+    def repeated(self, times: int) -> "Batch":
+        """Every row `times` over, its copies side by side."""
+        return Batch(self.source.repeat_interleave(times, 0), self.references.repeat_interleave(times, 0))
 
-def lengths(tokens: Int[Tensor, "*B T"]) -> Int[Tensor, "*B"]:
+
+def lengths(tokens: Int[Tensor, "*B T"], eos: int = EOS) -> Int[Tensor, "*B"]:
     """Number of words before the first eos; T where there is none."""
-    return (tokens == EOS).cumsum(-1).eq(0).sum(-1)
+    return (tokens == eos).cumsum(-1).eq(0).sum(-1)
 
 
-def token_mask(tokens: Int[Tensor, "*B T"]) -> Bool[Tensor, "*B T"]:
+def token_mask(tokens: Int[Tensor, "*B T"], eos: int = EOS) -> Bool[Tensor, "*B T"]:
     """True up to the first eos, which is included; False on padding."""
-    ended = (tokens == EOS).cumsum(-1)
-    return (ended - (tokens == EOS).long()) == 0
+    ended = (tokens == eos).cumsum(-1)
+    return (ended - (tokens == eos).long()) == 0
 
 
-def pad(sequences: Sequence[Sequence[int]], width: int | None = None) -> Int[Tensor, "B T"]:
+def pad(sequences: Sequence[Sequence[int]], width: int | None = None, eos: int = EOS) -> Int[Tensor, "B T"]:
     """Word ids as one tensor, each closed with eos and filled up with eos."""
     width = max((len(s) for s in sequences), default=0) + 1 if width is None else width
-    tokens = torch.full((len(sequences), width), EOS)
+    tokens = torch.full((len(sequences), width), eos)
     for row, sequence in zip(tokens, sequences, strict=True):
         row[: len(sequence)] = torch.tensor(sequence, dtype=torch.long)
     return tokens
 
 
-def pad_references(references: Sequence[Sequence[Sequence[int]]]) -> Int[Tensor, "B R L"]:
+def pad_references(references: Sequence[Sequence[Sequence[int]]], eos: int = EOS) -> Int[Tensor, "B R L"]:
     """References of each sentence as one tensor; a missing one is filled with ABSENT."""
     width = max((len(r) for group in references for r in group), default=0) + 1
     out = torch.full((len(references), max((len(group) for group in references), default=0), width), ABSENT)
     for b, group in enumerate(references):
-        out[b, : len(group)] = pad(group, width)
+        out[b, : len(group)] = pad(group, width, eos)
     return out

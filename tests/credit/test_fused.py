@@ -365,7 +365,7 @@ def assert_the_same_shared(loss: Callable[..., Tensor], rows: Table, weights: Te
     together = loss(rows, weights=weights, states=STATES, **numbers)
     expected = loss(apart, weights=weights, states=None, **numbers)
     assert_near(together, expected, DOUBLE)
-    for found, wanted in zip(torch.autograd.grad(together, rows), torch.autograd.grad(expected, rows), strict=True):
+    for found, wanted in zip(torch.autograd.grad(together, rows[:3]), torch.autograd.grad(expected, rows[:3]), strict=True):
         assert_near(found, wanted, DOUBLE)
 
 
@@ -417,7 +417,7 @@ def test_soft_q_of_sequences_that_share_a_beginning() -> None:
     q = torch.nn.functional.linear(rows[torch.tensor([[0, 1, 2, 2], [0, 1, 3, 4]])], weight, bias)
     expected = losses.soft_q(q, sequences, rewards * token_mask(sequences), TAU).sum()
     assert_near(found, expected, DOUBLE)
-    for mine, theirs in zip(torch.autograd.grad(found, table), torch.autograd.grad(expected, table), strict=True):
+    for mine, theirs in zip(torch.autograd.grad(found, table[:3]), torch.autograd.grad(expected, table[:3]), strict=True):
         assert_near(mine, theirs, DOUBLE)
 
 
@@ -433,7 +433,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     def loss(*parts: Tensor) -> Tensor:
         return PAIRS[name][0](x._replace(**{trained: Network(*parts)}))
 
-    assert torch.autograd.gradcheck(loss, (*getattr(x, trained),))
+    assert torch.autograd.gradcheck(loss, (*getattr(x, trained)[:3],))
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -483,7 +483,7 @@ def test_no_tokens_at_all() -> None:
     ]
     for loss in found:
         assert loss == 0
-        assert all((gradient == 0).all() for gradient in torch.autograd.grad(loss, empty[0]))
+        assert all((gradient == 0).all() for gradient in torch.autograd.grad(loss, empty[0][:3]))
     assert len(improved.values) == len(fused.soft_value(empty[0], TAU)) == 0
     assert len(fused.expected_value(empty[0], empty[1], TAU)[0]) == 0
 
@@ -569,10 +569,10 @@ def test_bfloat16_is_summed_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "ROWS", 1)
     rows = 1500
     table = Table(torch.ones(rows, D), torch.zeros(V, D), torch.zeros(V))
-    half = Table(*(part.bfloat16().requires_grad_() for part in table))
+    half = Table(*(part.bfloat16().requires_grad_() for part in table[:3]))
     loss, nll = fused.cross_entropy(half, torch.zeros(rows, dtype=torch.long))
     assert loss.dtype == nll.dtype == torch.float32
-    _, weight, bias = torch.autograd.grad(loss, half)
+    _, weight, bias = torch.autograd.grad(loss, half[:3])
     assert weight.dtype == bias.dtype == torch.bfloat16
     expected = torch.full((V,), rows / V)
     expected[0] -= rows

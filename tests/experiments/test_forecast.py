@@ -7,7 +7,7 @@ import pytest
 
 from seqcredit import config
 from seqcredit.experiments.forecast import Pace, Rates, makespan, paces, total
-from seqcredit.training.runs import log_entries
+from seqcredit.experiments.runs import log_entries
 
 RECIPE = Path("recipe.toml")
 PHASES = (

@@ -28,11 +28,11 @@ from seqcredit.data.shapes import shapes
 from seqcredit.errors import UserError
 from seqcredit.inspect import app as server
 from seqcredit.inspect import numbers as inspection
-from seqcredit.models.search import greedy
+from seqcredit.search import greedy
 from seqcredit.results.evaluate import load_actor
 from seqcredit.results.significance import sentence_bleu
-from seqcredit.training.build import build_actor, build_critic
-from seqcredit.training.runs import Run
+from seqcredit.experiments.build import build_actor, build_critic
+from seqcredit.experiments.runs import Run
 
 SOURCE, REFERENCE = "heute singt der alte hund .", "the old dog sings today ."
 HOSTILE = "<img src=x onerror=window.hacked=1> </script><script>window.hacked=1</script>"

@@ -16,8 +16,8 @@ from seqcredit.inspect import numbers as inspection
 from seqcredit.inspect.numbers import Credit, Judge, Subject
 from seqcredit.results.credit import load_critic
 from seqcredit.results.evaluate import load_actor, write_hypotheses
-from seqcredit.training.build import build_reward
-from seqcredit.training.runs import Run
+from seqcredit.experiments.build import build_reward
+from seqcredit.experiments.runs import Run
 from seqcredit.types import pad
 
 

@@ -5,7 +5,7 @@ import torch
 
 from seqcredit.draws import Noise
 from seqcredit.inspect.paced import SOURCE_WORDS, Paced, make_batch
-from seqcredit.models.search import beam, greedy, sample
+from seqcredit.search import beam, greedy, sample
 from seqcredit.types import lengths
 
 

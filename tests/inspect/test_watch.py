@@ -13,7 +13,7 @@ import pytest
 from seqcredit.cli import main
 from seqcredit.inspect import watch as watching
 from seqcredit.results.logs import history
-from seqcredit.training.runs import Run
+from seqcredit.experiments.runs import Run
 
 
 def copy(run: Run, folder: Path) -> Run:

@@ -8,7 +8,7 @@ from seqcredit.credit.tables import share
 from seqcredit.draws import Noise
 from seqcredit.models.captioner import Captioner
 from seqcredit.models.memory import repeat
-from seqcredit.models.search import Policy, beam, greedy
+from seqcredit.search import Policy, beam, greedy
 from seqcredit.types import pad
 
 ACTIONS, WIDTH = 6, 5

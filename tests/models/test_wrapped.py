@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from seqcredit.draws import Noise
-from seqcredit.models.search import Policy, beam, greedy, sample
+from seqcredit.search import Policy, beam, greedy, sample
 from seqcredit.models.wrapped import Wrapped
 
 V = 5

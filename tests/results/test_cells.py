@@ -14,7 +14,7 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.results import cells
 from seqcredit.results.evaluate import write_hypotheses
-from seqcredit.training.runs import Run
+from seqcredit.experiments.runs import Run
 
 
 @pytest.fixture(scope="module")

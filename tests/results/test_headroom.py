@@ -21,7 +21,7 @@ from seqcredit.results.headroom import WAYS, Speaker, expected_payoffs
 from seqcredit.rewards import Bleu, EditDistance
 from seqcredit.rewards.corpus import corpus_bleu
 from seqcredit.training.decoding import Search, decode
-from seqcredit.training.runs import Run
+from seqcredit.experiments.runs import Run
 from seqcredit.types import Batch, lengths, pad, pad_references, token_mask
 
 A, B, C, D = 2, 3, 4, 5

@@ -8,7 +8,7 @@ import pytest
 
 from seqcredit.errors import UserError
 from seqcredit.results.logs import History, history, labels, lines
-from seqcredit.training.runs import Run
+from seqcredit.experiments.runs import Run
 
 
 def raw(run: Run) -> list[dict]:

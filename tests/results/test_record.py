@@ -17,7 +17,7 @@ from seqcredit.data.storage import checksum
 from seqcredit.results import cells
 from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.results.record import record
-from seqcredit.training.runs import Run
+from seqcredit.experiments.runs import Run
 
 RESULTS = Path(__file__).parents[2] / "results"
 CELLS = sorted(RESULTS.rglob("*.json"))

@@ -18,7 +18,7 @@ from seqcredit.results import cells, tables
 from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.results.significance import bootstrap
 from seqcredit.results.tables import Table
-from seqcredit.training.runs import Run
+from seqcredit.experiments.runs import Run
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@ import torch
 
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
-from seqcredit.models.search import beam
+from seqcredit.search import beam
 from seqcredit.rewards.corpus import corpus_bleu
-from seqcredit.training.build import build_actor, build_critic
+from seqcredit.experiments.build import build_actor, build_critic
 from seqcredit.training.decoding import Search, decode, n_best, split_bleu, translate
 
 RECIPE = config.Recipe("r", (config.Mle("mle", 0.1),), actor=config.Model(8, 8), critic=config.Model(8, 8))

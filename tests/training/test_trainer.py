@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
-from seqcredit.training.build import build_actor
+from seqcredit.experiments.build import build_actor
 from seqcredit.training.learner import Learner
-from seqcredit.training.runs import INITIAL, Run, log_entries, of_network
+from seqcredit.experiments.runs import INITIAL, Run, log_entries, of_network
 from seqcredit.training.trainer import Trainer
 
 RECIPE = """

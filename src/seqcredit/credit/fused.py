@@ -140,7 +140,9 @@ def soft_residuals(
 
     What `losses.soft_q` squares. Scores are formed twice, forward and backward, since slopes are known only then.
     """
-    return _Residuals.apply(*q, tokens, rewards, following, tau, forced, states)
+    table = (q.features, q.weight, q.bias, q.eos, q.actions)
+    residuals: Tensor = _Residuals.apply(*table, tokens, rewards, following, tau, forced, states)
+    return residuals
 
 
 class _Residuals(torch.autograd.Function):
@@ -151,7 +153,9 @@ class _Residuals(torch.autograd.Function):
         ctx: Any,
         features: Tensor,
         weight: Tensor,
-        bias: Tensor,
+        bias: Tensor | None,
+        eos: int,
+        actions: Tensor | None,
         tokens: Tensor,
         rewards: Tensor,
         following: Tensor,
@@ -159,9 +163,9 @@ class _Residuals(torch.autograd.Function):
         forced: Tensor | None,
         states: Tensor | None,
     ) -> Tensor:
-        table = Table(features, weight, bias)
+        table = Table(features, weight, bias, eos, actions)
         ctx.save_for_backward(features, weight, bias, tokens, following, forced, states)
-        ctx.tau = tau
+        ctx.tau, ctx.eos, ctx.actions = tau, eos, actions
         values, reader = soft_value(table, tau, forced), Reader(table)
         with reader:
             return reader.chosen(tokens, states) - reader.numbers(rewards, len(tokens)) - look_ahead(values, following)
@@ -170,7 +174,9 @@ class _Residuals(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         features, weight, bias, tokens, following, forced, states = ctx.saved_tensors
-        table = Table(*(part.detach().requires_grad_() for part in (features, weight, bias)))
+        added = None if bias is None else bias.detach().requires_grad_()
+        own = features.detach().requires_grad_(), weight.detach().requires_grad_(), added
+        table = Table(*own, ctx.eos, ctx.actions)
         with torch.enable_grad():
             learner = Trainable(table)
         with learner:
@@ -182,8 +188,13 @@ class _Residuals(torch.autograd.Function):
                 learner.learn(rows, policy, by_value[rows])
             learner.learn_eos(by_eos)
             learner.learn_chosen(tokens, states, slope)
-        formed = (part.to(given.dtype) for part, given in zip(learner.gradient, table, strict=True))
-        return *formed, None, None, None, None, None, None
+        of_features, of_weight, of_bias = learner.gradient
+        own = (
+            of_features.to(features.dtype),
+            of_weight.to(weight.dtype),
+            None if bias is None else of_bias.to(bias.dtype),
+        )
+        return *own, *[None] * 8
 
 
 class Improved(NamedTuple):
@@ -219,7 +230,7 @@ def actor(
             values[rows] = target.expected(policy, rows)
             energy = critic.scores(rows, scratch[2])
             if tau != 0:
-                energy.addcmul_(logp, _pressure(logp, tau, entropy_form), value=-1)
+                energy.addcmul_(logp, _pressure(logp, tau, entropy_form, logits.actions), value=-1)
             gain[rows] = torch.linalg.vecdot(policy, energy)
             learner.learn(rows, energy.sub_(gain[rows, None]).mul_(policy), -weights[rows])
         loss = -(weights * gain).sum()
@@ -273,7 +284,7 @@ def critic(
         learner.learn_chosen(tokens, states, 2 * td_weight * weights * error)
         loss = td_weight * (weights * error.square()).sum()
         if smoothing:
-            strength = smoothing / (len(q.bias) if smoothing_form == "mean" else 1)
+            strength = smoothing / (learner.count() if smoothing_form == "mean" else 1)
             free, _ = _split(learner.by_state(weights, states), forced)
             loss = loss + _spread(learner, strength * free)
     return learner.attach(loss), chosen
@@ -307,11 +318,12 @@ def _policy(actor: "Reader", rows: Tensor, scratch: Tensor) -> tuple[Tensor, Ten
     return policy, scores.sub_(normaliser.unsqueeze(-1))
 
 
-def _pressure(logp: Tensor, tau: float, entropy_form: EntropyForm) -> Tensor:
+def _pressure(logp: Tensor, tau: float, entropy_form: EntropyForm, actions: Tensor | None) -> Tensor:
     """The factor of - log pi beside Q (n, 1): tau, or tau over the L2 norm."""
     if entropy_form == "exact":
         return logp.new_full((1, 1), tau)
-    return tau / logp.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+    finite = logp if actions is None else logp.masked_fill(~actions, 0)
+    return tau / finite.norm(dim=-1, keepdim=True).clamp(min=1e-12)
 
 
 def _bounded(
@@ -335,9 +347,11 @@ def _spread(critic: "Trainable", strength: Tensor) -> Tensor:
     weighted = strength.unsqueeze(-1) * features
     of_states = features.T @ weighted
     of_words = torch.zeros_like(of_states)
-    mean = torch.cat([critic.weight.mean(0, dtype=strength.dtype), critic.bias.mean(0, keepdim=True)])
+    mean = critic.mean_readout()
     for words in critic.blocks():
         readout = torch.cat([critic.weight[words].to(strength.dtype), critic.bias[words].unsqueeze(-1)], 1) - mean
+        if critic.actions is not None:
+            readout = readout.masked_fill(~critic.actions[words].unsqueeze(-1), 0)
         of_words.addmm_(readout.T, readout)
         critic.learn_words(words, readout, 2 * of_states)
     critic.learn_features(2 * (weighted @ of_words)[:, :-1])

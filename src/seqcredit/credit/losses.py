@@ -25,9 +25,9 @@ EntropyForm = Literal["exact", "normalised"]
 SmoothingForm = Literal["sum", "mean"]
 
 
-def mle(logp: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"]) -> Float[Tensor, "*B T"]:
+def mle(logp: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"], eos: int = EOS) -> Float[Tensor, "*B T"]:
     """- log pi of the tokens."""
-    return -chosen(logp, tokens).masked_fill(~token_mask(tokens), 0)
+    return -chosen(logp, tokens).masked_fill(~token_mask(tokens, eos), 0)
 
 
 def importance_weights(scores: Float[Tensor, "*B M"], tau: float) -> Float[Tensor, "*B M"]:
@@ -39,13 +39,13 @@ def importance_weights(scores: Float[Tensor, "*B M"], tau: float) -> Float[Tenso
 
 
 def raml(
-    logp: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"], weights: Float[Tensor, "*B"]
+    logp: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"], weights: Float[Tensor, "*B"], eos: int = EOS
 ) -> Float[Tensor, "*B T"]:
     """Weighted - log pi of the samples.
 
     Eq. (raml_objective), in the form of appendix B.1.
     """
-    return weights.unsqueeze(-1) * mle(logp, tokens)
+    return weights.unsqueeze(-1) * mle(logp, tokens, eos)
 
 
 def soft_q(
@@ -56,6 +56,8 @@ def soft_q(
     target_q: Float[Tensor, "*B T V"] | None = None,
     forced: Bool[Tensor, "*B T"] | None = None,
     steps: int = 1,
+    eos: int = EOS,
+    actions: Bool[Tensor, " V"] | None = None,
 ) -> Float[Tensor, "*B T"]:
     """Squared soft Bellman residual, with the gradient through both of its sides.
 
@@ -63,8 +65,8 @@ def soft_q(
     With several `steps` the residuals that follow are added before squaring: Q of a token against all rewards within
     the steps, less tau log P_Q of the later tokens, plus the value where they lead. Path consistency, Nachum (2017).
     """
-    look_ahead, padding = q if target_q is None else target_q.detach(), ~token_mask(tokens)
-    targets = one_step_targets(rewards, soft_value(look_ahead, tau, forced), tokens)
+    look_ahead, padding = q if target_q is None else target_q.detach(), ~token_mask(tokens, eos)
+    targets = one_step_targets(rewards, soft_value(look_ahead, tau, forced, eos, actions), tokens, eos)
     residual = (chosen(q, tokens) - targets).masked_fill(padding, 0)
     if steps > 1:
         later = (chosen(look_ahead, tokens) - targets).masked_fill(padding, 0)
@@ -73,13 +75,13 @@ def soft_q(
 
 
 def terminal(
-    q: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"], gains: Float[Tensor, "*B T"]
+    q: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"], gains: Float[Tensor, "*B T"], eos: int = EOS
 ) -> Float[Tensor, "*B T"]:
     """Squared error of Q(prefix, eos), for the prefix before each token, whatever that is.
 
     Eq. (terminal_condition): the truth is known, it is what eos would add to the pay-off (`gains`).
     """
-    return (q[..., EOS] - gains).masked_fill(~token_mask(tokens), 0).square()
+    return (q[..., eos] - gains).masked_fill(~token_mask(tokens, eos), 0).square()
 
 
 def vaml(
@@ -90,12 +92,14 @@ def vaml(
     tau: float,
     kappa: float | Bool[Tensor, "*B T"],
     forced: Bool[Tensor, "*B T"] | None = None,
+    eos: int = EOS,
+    actions: Bool[Tensor, " V"] | None = None,
 ) -> Float[Tensor, "*B T"]:
     """Weighted mixture of the cross entropy to P_Q (kappa) and - log pi of the sample (1 - kappa).
 
     Appendix B.2, J_kappa: a number takes the expectation over its coin, a boolean tensor gives the coins drawn.
     """
-    target = soft_policy(q.detach(), tau, forced)
+    target = soft_policy(q.detach(), tau, forced, eos, actions)
     to_target = -(target * logp.masked_fill(target == 0, 0)).sum(-1)
     to_sample = -chosen(logp, tokens)
     if isinstance(kappa, Tensor):
@@ -104,7 +108,7 @@ def vaml(
         mixture = to_sample
     else:
         mixture = kappa * to_target + (1 - kappa) * to_sample
-    return weights.unsqueeze(-1) * mixture.masked_fill(~token_mask(tokens), 0)
+    return weights.unsqueeze(-1) * mixture.masked_fill(~token_mask(tokens, eos), 0)
 
 
 def td_targets(
@@ -115,23 +119,24 @@ def td_targets(
     tau: float,
     future_entropy: bool = True,
     forced: Bool[Tensor, "*B T"] | None = None,
+    eos: int = EOS,
 ) -> Float[Tensor, "*B T"]:
     """r + sum_w pi Q-bar + tau H(pi) of the next state: constants.
 
     Eq. (erac_critic_td); `tau = 0`, or no future entropy, is Actor-Critic's.
     """
-    values = expected_value(target_q, logp, tau if future_entropy else 0.0, forced)
-    return one_step_targets(rewards, values, tokens).detach()
+    values = expected_value(target_q, logp, tau if future_entropy else 0.0, forced, eos)
+    return one_step_targets(rewards, values, tokens, eos).detach()
 
 
 def critic_td(
-    q: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"], targets: Float[Tensor, "*B T"]
+    q: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"], targets: Float[Tensor, "*B T"], eos: int = EOS
 ) -> Float[Tensor, "*B T"]:
     """Squared TD error of the tokens taken.
 
     Eq. (erac_critic).
     """
-    return (chosen(q, tokens) - targets).masked_fill(~token_mask(tokens), 0).square()
+    return (chosen(q, tokens) - targets).masked_fill(~token_mask(tokens, eos), 0).square()
 
 
 def smoothing(
@@ -139,14 +144,17 @@ def smoothing(
     tokens: Int[Tensor, "*B T"],
     form: SmoothingForm = "sum",
     forced: Bool[Tensor, "*B T"] | None = None,
+    eos: int = EOS,
+    actions: Bool[Tensor, " V"] | None = None,
 ) -> Float[Tensor, "*B T"]:
     """sum_w (Q - mean Q)^2 of the states where tokens are chosen; "mean" is the released code's variance.
 
     Algorithm 3; nothing at the length bound, where nothing is chosen.
     """
+    q = q if actions is None else q[..., actions]
     square = (q - q.mean(-1, keepdim=True)).square()
     spread = square.sum(-1) if form == "sum" else square.mean(-1)
-    return spread.masked_fill(_not_chosen(tokens, forced), 0)
+    return spread.masked_fill(_not_chosen(tokens, forced, eos), 0)
 
 
 def actor(
@@ -156,6 +164,7 @@ def actor(
     tau: float,
     entropy_form: EntropyForm = "exact",
     forced: Bool[Tensor, "*B T"] | None = None,
+    eos: int = EOS,
 ) -> Float[Tensor, "*B T"]:
     """- (sum_w pi Q + tau H(pi)) with Q constant: the policy gradient over the whole action set.
 
@@ -168,12 +177,13 @@ def actor(
     elif entropy_form == "exact":
         gain = (logp.exp() * q).sum(-1) + tau * entropy(logp)
     else:
-        direction = torch.nn.functional.normalize(logp.detach(), dim=-1)
+        finite = logp.detach().masked_fill(logp == -torch.inf, 0)  # ids that are no actions
+        direction = torch.nn.functional.normalize(finite, dim=-1)
         gain = (logp.exp() * (q - tau * direction)).sum(-1)
-    return -gain.masked_fill(_not_chosen(tokens, forced), 0)
+    return -gain.masked_fill(_not_chosen(tokens, forced, eos), 0)
 
 
-def _not_chosen(tokens: Int[Tensor, "*B T"], forced: Bool[Tensor, "*B T"] | None) -> Bool[Tensor, "*B T"]:
+def _not_chosen(tokens: Int[Tensor, "*B T"], forced: Bool[Tensor, "*B T"] | None, eos: int) -> Bool[Tensor, "*B T"]:
     """Padding, and the states at the bound where eos was forced."""
-    padding = ~token_mask(tokens)
+    padding = ~token_mask(tokens, eos)
     return padding if forced is None else padding | forced

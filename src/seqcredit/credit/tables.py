@@ -7,6 +7,7 @@ own number, or at its row in `states`, so that sequences with a common beginning
 import math
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +24,16 @@ COLUMNS = 512  # words at a time where a product is as wide as the vocabulary, o
 
 class Table(NamedTuple):
     """Scores of all actions in N states, logits or Q, that are never written down: features and readout."""
+
+    features: Float[Tensor, "N D"]
+    weight: Float[Tensor, "V D"]
+    bias: Float[Tensor, " V"] | None = None
+    eos: int = EOS
+    actions: Bool[Tensor, " V"] | None = None  # ids that may be chosen; None: all of them
+
+
+class Gradient(NamedTuple):
+    """What a loss changes by with each part of a table."""
 
     features: Float[Tensor, "N D"]
     weight: Float[Tensor, "V D"]
@@ -66,27 +77,27 @@ class Packing(NamedTuple):
         return self.take(each)
 
 
-def pack(tokens: Int[Tensor, "*B T"]) -> Packing:
+def pack(tokens: Int[Tensor, "*B T"], eos: int = EOS) -> Packing:
     """Leave padding out."""
     T = tokens.shape[-1]
-    places = token_mask(tokens).flatten().nonzero().squeeze(-1)
-    ends = (tokens.flatten()[places] == EOS) | (places % T == T - 1)
+    places = token_mask(tokens, eos).flatten().nonzero().squeeze(-1)
+    ends = (tokens.flatten()[places] == eos) | (places % T == T - 1)
     following = torch.arange(1, len(places) + 1, device=tokens.device).masked_fill(ends, -1)
     return Packing(places, following, tokens.shape)
 
 
-def share(tokens: Int[Tensor, "B M T"], fork: Int[Tensor, "B M"]) -> Packing:
+def share(tokens: Int[Tensor, "B M T"], fork: Int[Tensor, "B M"], eos: int = EOS) -> Packing:
     """Leave padding out, and what samples have in common with sample 0: their tokens before the fork.
 
     The state at the fork is sample 0's too: there another token is taken.
     """
-    real, place = token_mask(tokens), torch.arange(tokens.shape[-1], device=tokens.device)
+    real, place = token_mask(tokens, eos), torch.arange(tokens.shape[-1], device=tokens.device)
     common, borrowed = (real & (place < (fork + n).unsqueeze(-1)) for n in (0, 1))
     common[:, 0] = borrowed[:, 0] = False
     own = real & ~borrowed
     number = own.flatten().cumsum(0).view(own.shape) - 1
     rows = torch.where(borrowed, number[:, :1], number)  # (B, M, T)
-    after = torch.nn.functional.pad(rows[..., 1:], (0, 1), value=-1).masked_fill(tokens == EOS, -1)
+    after = torch.nn.functional.pad(rows[..., 1:], (0, 1), value=-1).masked_fill(tokens == eos, -1)
     places = (real & ~common).flatten().nonzero().squeeze(-1)
     states, following = (table.flatten()[places] for table in (rows, after))
     return Packing(places, following, tokens.shape, states, own.flatten().nonzero().squeeze(-1), common)
@@ -134,17 +145,29 @@ class Reader:
             dtype = torch.get_autocast_dtype(device)
         self.sums = torch.promote_types(dtype, torch.float32)
         self.features, self.weight = table.features.detach().to(dtype), table.weight.detach().to(dtype)
-        # An action with a bias of - infinity has probability 0 either way, but 0 times a number is 0.
-        self.bias = table.bias.detach().to(self.sums).clamp(min=torch.finfo(self.sums).min / 4)
-        self._modes: tuple[Any, ...] = torch.no_grad(), torch.autocast(device, enabled=False)
+        self.eos_id, self.actions = table.eos, table.actions
+        self.bias = self._bias(table)
+        self._modes: tuple[AbstractContextManager[object], ...] = (
+            torch.no_grad(),
+            torch.autocast(device, enabled=False),
+        )
+
+    def _bias(self, table: Table) -> Tensor:
+        """What is added to the scores; an id that is no action gets so little that its probability is 0."""
+        least = torch.finfo(self.sums).min / 4  # not - infinity, for 0 times a number is 0
+        if table.bias is None:
+            bias = table.weight.new_zeros(len(table.weight), dtype=self.sums)
+        else:
+            bias = table.bias.detach().to(self.sums).clamp(min=least)
+        return bias if table.actions is None else bias.masked_fill(~table.actions, least)
 
     def __enter__(self) -> None:
         for mode in self._modes:
             mode.__enter__()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         for mode in reversed(self._modes):
-            mode.__exit__(*error)
+            mode.__exit__(*error)  # type: ignore[arg-type]
 
     def numbers(self, given: Tensor | None, count: int) -> Tensor:
         """Constants in the precision of sums; ones if not given."""
@@ -190,7 +213,18 @@ class Reader:
 
     def eos(self) -> Tensor:
         """Scores of eos in all states (N)."""
-        return self.features.to(self.sums) @ self.weight[EOS].to(self.sums) + self.bias[EOS]
+        return self.features.to(self.sums) @ self.weight[self.eos_id].to(self.sums) + self.bias[self.eos_id]
+
+    def count(self) -> int:
+        """How many actions there are."""
+        return len(self.bias) if self.actions is None else int(self.actions.sum())
+
+    def mean_readout(self) -> Tensor:
+        """The mean of [weight, bias] over all actions (D + 1)."""
+        if self.actions is None:
+            return torch.cat([self.weight.mean(0, dtype=self.sums), self.bias.mean(0, keepdim=True)])
+        weight, bias = self.weight[self.actions], self.bias[self.actions]
+        return torch.cat([weight.mean(0, dtype=self.sums), bias.mean(0, keepdim=True)])
 
     def expected(self, policy: Tensor, rows: Tensor) -> Tensor:
         """sum_w pi of the scores of a chunk (n), which are not formed: features times the expected readout."""
@@ -204,11 +238,16 @@ class Reader:
 class Trainable(Reader):
     """A table with gradients, which are summed up while the loss is."""
 
+    gradient: Gradient  # if it is wanted
+
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         self.table = table
-        self.wanted = torch.is_grad_enabled() and any(part.requires_grad for part in table)
-        self.gradient = Table(*(torch.zeros_like(part, dtype=self.sums) for part in table)) if self.wanted else table
+        parts = (table.features, table.weight, table.bias)
+        self.wanted = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in parts)
+        if self.wanted:
+            zeros = (torch.zeros_like(part, dtype=self.sums) for part in (table.features, table.weight, self.bias))
+            self.gradient = Gradient(*zeros)
 
     def learn(self, rows: Tensor, slope: Tensor, scale: Tensor) -> None:
         """The gradient of a chunk's scores (n, V) is `slope` times `scale` (n)."""
@@ -231,7 +270,7 @@ class Trainable(Reader):
 
     def learn_eos(self, slope: Tensor) -> None:
         """The gradient of the scores of eos (N)."""
-        self.learn_chosen(torch.full_like(slope, EOS, dtype=torch.long), None, slope)
+        self.learn_chosen(torch.full_like(slope, self.eos_id, dtype=torch.long), None, slope)
 
     def learn_words(self, words: slice, readout: Tensor, matrix: Tensor) -> None:
         """The gradient of some words' [weight, bias] is `readout` times `matrix`."""
@@ -247,7 +286,10 @@ class Trainable(Reader):
 
     def attach(self, loss: Tensor) -> Tensor:
         """The loss, with the gradients that were formed on the way."""
-        return _Formed.apply(loss, *self.table, *self.gradient) if self.wanted else loss
+        if not self.wanted:
+            return loss
+        formed: Tensor = _Formed.apply(loss, self.table.features, self.table.weight, self.table.bias, *self.gradient)
+        return formed
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:

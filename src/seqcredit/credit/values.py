@@ -1,8 +1,8 @@
 """Rewards, values, policies and targets: what a token is worth.
 
-Tensors over actions have V as their last axis, and every action of it counts. `forced` marks the states at the length
-bound, where only eos is allowed: there V = Q(eos), the soft policy is eos and the entropy is 0. At `tau = 0` the soft
-value is the maximum, the soft policy is uniform over the maximisers, and 0 log 0 = 0.
+Tensors over ids have V as their last axis, and every id of it counts, or those that `actions` marks. `forced` marks the
+states at the length bound, where only eos is allowed: there V = Q(eos), the soft policy is eos and the entropy is 0. At
+`tau = 0` the soft value is the maximum, the soft policy is uniform over the maximisers, and 0 log 0 = 0.
 """
 
 import torch
@@ -35,22 +35,39 @@ def chosen(table: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"]) -> Float
     return table.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
 
-def soft_value(q: Float[Tensor, "*S V"], tau: float, forced: Bool[Tensor, "*S"] | None = None) -> Float[Tensor, "*S"]:
+def only_actions(scores: Float[Tensor, "*S V"], actions: Bool[Tensor, " V"] | None) -> Float[Tensor, "*S V"]:
+    """Scores with - infinity for ids that are no actions: in a softmax or a soft value they have no part."""
+    return scores if actions is None else scores.masked_fill(~actions, -torch.inf)
+
+
+def soft_value(
+    q: Float[Tensor, "*S V"],
+    tau: float,
+    forced: Bool[Tensor, "*S"] | None = None,
+    eos: int = EOS,
+    actions: Bool[Tensor, " V"] | None = None,
+) -> Float[Tensor, "*S"]:
     """tau log sum_w exp(Q / tau).
 
     Eq. (optimal_V).
     """
-    value = q.amax(-1) if tau == 0 else tau * torch.logsumexp(q / tau, -1)
-    return value if forced is None else torch.where(forced, q[..., EOS], value)
+    allowed = only_actions(q, actions)
+    value = allowed.amax(-1) if tau == 0 else tau * torch.logsumexp(allowed / tau, -1)
+    return value if forced is None else torch.where(forced, q[..., eos], value)
 
 
 def soft_policy(
-    q: Float[Tensor, "*S V"], tau: float, forced: Bool[Tensor, "*S"] | None = None
+    q: Float[Tensor, "*S V"],
+    tau: float,
+    forced: Bool[Tensor, "*S"] | None = None,
+    eos: int = EOS,
+    actions: Bool[Tensor, " V"] | None = None,
 ) -> Float[Tensor, "*S V"]:
     """P_Q, the token-level target exp(Q / tau) / sum_w exp(Q / tau).
 
     Eq. (vaml_target).
     """
+    q = only_actions(q, actions)
     if tau == 0:
         best = (q == q.amax(-1, keepdim=True)).to(q.dtype)
         policy = best / best.sum(-1, keepdim=True)
@@ -59,7 +76,7 @@ def soft_policy(
     if forced is None:
         return policy
     only_eos = q.new_zeros(q.shape[-1])
-    only_eos[EOS] = 1
+    only_eos[eos] = 1
     return torch.where(forced.unsqueeze(-1), only_eos, policy)
 
 
@@ -75,6 +92,7 @@ def expected_value(
     logp: Float[Tensor, "*S V"],
     tau: float,
     forced: Bool[Tensor, "*S"] | None = None,
+    eos: int = EOS,
 ) -> Float[Tensor, "*S"]:
     """sum_w pi (Q - tau log pi), the value of a given policy.
 
@@ -83,7 +101,7 @@ def expected_value(
     value = (logp.exp() * q).sum(-1)
     if tau != 0:
         value = value + tau * entropy(logp)
-    return value if forced is None else torch.where(forced, q[..., EOS], value)
+    return value if forced is None else torch.where(forced, q[..., eos], value)
 
 
 def sums_ahead(numbers: Float[Tensor, "*B T"], steps: int) -> Float[Tensor, "*B T"]:
@@ -94,7 +112,7 @@ def sums_ahead(numbers: Float[Tensor, "*B T"], steps: int) -> Float[Tensor, "*B 
 
 
 def one_step_targets(
-    rewards: Float[Tensor, "*B T"], values: Float[Tensor, "*B T"], tokens: Int[Tensor, "*B T"]
+    rewards: Float[Tensor, "*B T"], values: Float[Tensor, "*B T"], tokens: Int[Tensor, "*B T"], eos: int = EOS
 ) -> Float[Tensor, "*B T"]:
     """r + V(the state that the token leads to); after eos there is nothing, and 0 on padding.
 
@@ -102,5 +120,18 @@ def one_step_targets(
     with eos.
     """
     following = torch.cat([values[..., 1:], torch.zeros_like(values[..., :1])], -1)
-    targets = rewards + following.masked_fill(tokens == EOS, 0)
-    return targets.masked_fill(~token_mask(tokens), 0)
+    targets = rewards + following.masked_fill(tokens == eos, 0)
+    return targets.masked_fill(~token_mask(tokens, eos), 0)
+
+
+def returns_to_go(
+    rewards: Float[Tensor, "*B T"],
+    uncertainty: Float[Tensor, "*B T"],
+    tokens: Int[Tensor, "*B T"],
+    tau: float,
+    eos: int = EOS,
+) -> Float[Tensor, "*B T"]:
+    """The rewards from each token on, and tau times the entropy of the states after it: one sample of Q^pi."""
+    later = uncertainty.masked_fill(~token_mask(tokens, eos), 0) * tau
+    following = torch.cat([later[..., 1:], torch.zeros_like(later[..., :1])], -1)
+    return (rewards + following).flip(-1).cumsum(-1).flip(-1)

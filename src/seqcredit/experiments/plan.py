@@ -11,8 +11,8 @@ from typing import Any
 
 from seqcredit import config
 from seqcredit.errors import UserError
+from seqcredit.models.build import SHAPE
 from seqcredit.training import checkpoints
-from seqcredit.training.start import SHAPE
 
 TOP = ("data", "runs", "results", "seeds", "cell", "grid")
 SEARCH = ("beam", "longest_output")  # how the test is searched: another way is a cell of its own

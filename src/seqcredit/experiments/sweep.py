@@ -32,7 +32,7 @@ from seqcredit.errors import UserError
 from seqcredit.experiments.forecast import Entry, Rates, Standing, makespan, total
 from seqcredit.experiments.plan import Cell, Plan
 from seqcredit.training import checkpoints
-from seqcredit.training.runs import log_entries
+from seqcredit.training.log import log_entries
 from seqcredit.training.watch import duration
 
 LOCKS = ".sweep"  # below the runs

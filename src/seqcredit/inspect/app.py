@@ -138,8 +138,8 @@ class Desk:
             state, token = actor.start(memory), None
         for t in range(min(judge.search.bound, WORDS + 1)):
             with self.lock, torch.no_grad():
-                features, state = actor.step(memory, state, token)
-                logp = torch.log_softmax(actor.readout(features)[0], -1)
+                scores, state = actor.step(memory, state, token)
+                logp = torch.log_softmax(scores.table()[0], -1)
             if t < len(prefix):
                 token = torch.tensor([prefix[t]], device=source.device)
                 continue

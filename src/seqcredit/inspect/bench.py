@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import torch
 from rich.table import Table
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqcredit import config
 from seqcredit.inspect.paced import SOURCE_WORDS, Paced, make_batch
 from seqcredit.models.critic import Critic
-from seqcredit.models.search import beam
+from seqcredit.models.policy import Network
 from seqcredit.results.evaluate import peak_memory, resident_memory
 from seqcredit.rewards import Bleu
+from seqcredit.search import beam
 from seqcredit.training.learner import Learner
-from seqcredit.training.objectives import Payoffs
 from seqcredit.types import EOS, Batch, token_mask
 
 VOCABULARIES = (4_568, 22_822)
@@ -89,7 +89,7 @@ def steps(vocabularies: Sequence[int]) -> Iterator[Step]:
 def make_learner(step: Step) -> Learner:
     """Networks of the paper's size, and one phase."""
     size = step.vocabulary, step.width, step.width
-    models: dict[str, nn.Module] = {"actor": Paced(SOURCE_WORDS, *size, input_feeding=step.feeding)}
+    models: dict[str, Network] = {"actor": Paced(SOURCE_WORDS, *size, input_feeding=step.feeding)}
     if step.name in ("soft Q", "VAML"):
         models["critic"] = Critic(*size, 1, "dot", step.feeding, 0.1)
     elif step.name in ("critic", "ERAC"):
@@ -97,12 +97,12 @@ def make_learner(step: Step) -> Learner:
     phase = replace(PHASES[step.name], fused=step.fused)
     if isinstance(phase, config.Proposing):
         phase = replace(phase, samples=step.samples)
-    return Learner(models, phase, Payoffs(Bleu(scaled=True), Bleu()))
+    return Learner(models, phase, Bleu(scaled=True))
 
 
 def update(learner: Learner, batch: Batch) -> float:
     """Seconds of one update."""
-    actor = learner.models["actor"]
+    actor = learner.models.actor
     assert isinstance(actor, Paced)
     actor.prepare(batch)
     started = time.perf_counter()
@@ -246,8 +246,8 @@ def _plain_beam(model: Paced, source: Tensor, width: int) -> list[int]:
         grown = []
         for logp, words, state in alive:
             last = torch.tensor(words[-1:]) if words else None
-            features, after = model.step(memory, state or model.start(memory), last)
-            best = model.readout(features).log_softmax(-1)[0].topk(width)
+            scores, after = model.step(memory, state or model.start(memory), last)
+            best = scores.table().log_softmax(-1)[0].topk(width)
             grown += [
                 (logp + p, [*words, w], after) for p, w in zip(best.values.tolist(), best.indices.tolist(), strict=True)
             ]

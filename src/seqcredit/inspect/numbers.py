@@ -26,6 +26,7 @@ from seqcredit.credit.values import (
     entropy,
     expected_value,
     one_step_targets,
+    returns_to_go,
     soft_policy,
     soft_value,
     token_rewards,
@@ -33,14 +34,13 @@ from seqcredit.credit.values import (
 from seqcredit.data.batches import collate, from_sentences, to_device
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
+from seqcredit.experiments.build import build_reward, load_actor, load_critic
+from seqcredit.experiments.runs import Run
 from seqcredit.models.critic import Critic
-from seqcredit.results.credit import load_critic
-from seqcredit.results.evaluate import final_search, hypotheses_file, load_actor, read_hypotheses
+from seqcredit.results.evaluate import final_search, hypotheses_file, read_hypotheses
 from seqcredit.results.significance import sentence_bleu
-from seqcredit.training.build import build_reward
 from seqcredit.training.decoding import Search, translate
-from seqcredit.training.runs import Run
-from seqcredit.types import EOS, Batch, Reward, lengths, pad, pad_references, token_mask
+from seqcredit.types import EOS, Batch, Reward, lengths, pad, pad_references
 
 TOP = 5  # words that are listed for a state
 LONGEST_EXACT = 8  # words of a reference that an oracle is asked about: its table grows with 3 ** words
@@ -179,13 +179,13 @@ def _load(run: Run, name: str, prepared: Prepared, lender: Run | None, device: t
     own = _critic_phase(run)
     judged = run if own or lender is None else lender
     phase = own or (None if lender is None else _critic_phase(lender))
-    critic = None if phase is None else load_critic(judged, prepared, phase[1]).to(device)
+    critic = None if phase is None else load_critic(judged, prepared, device, phase[1])
     payoff = judged.recipe.payoff
     return Judge(
         name,
         load_actor(run, prepared, device),
         final_search(run.recipe),
-        build_reward(payoff, prepared, payoff.scaled),
+        build_reward(judged.recipe, prepared, judged.folder),
         payoff,
         phase[0] if phase else _proposing_phase(run),
         critic,
@@ -331,7 +331,7 @@ def judge_tokens(
 ) -> list[Credit]:
     """Credit of hypotheses in ids, eos included. At the length bound only eos is possible."""
     forced = at_bound(tokens, max(judge.search.bound, tokens.shape[1]))
-    logits = judge.actor.readout(judge.actor.features(judge.actor.encode(batch.source), tokens))
+    logits = judge.actor.score(judge.actor.encode(batch.source), tokens).table()
     logp = _only_eos(torch.log_softmax(logits, -1), forced)
     uncertainty = entropy(logp)
     columns: dict[str, Tensor] = {"logp": chosen(logp, tokens), "entropy": uncertainty}
@@ -340,10 +340,10 @@ def judge_tokens(
     if batch.references.shape[1]:
         scores = judge.reward.prefix_scores(tokens, batch.references)
         rewards = token_rewards(scores)
-        columns |= {"rewards": rewards, "returns": returns(rewards, uncertainty, tokens, judge.later_tau)}
+        columns |= {"rewards": rewards, "returns": returns_to_go(rewards, uncertainty, tokens, judge.later_tau)}
         if judge.critic is not None:
             memory = judge.critic.encode(batch.references)
-            q = judge.critic.readout(judge.critic.features(memory, tokens))
+            q = judge.critic.score(memory, tokens).table()
             columns |= _judged(judge, q, logp, rewards, tokens, forced)
             lists["target"] = _best(q, judge.tau, forced, words)
         lists["oracle"] = [
@@ -353,15 +353,6 @@ def judge_tokens(
     lists["policy"] = _likeliest(logp, q, words)
     said = [{"text": text, "bleu": bleu} for text, bleu in zip(texts, bleus, strict=True)]
     return _records(words, tokens, columns, lists, said, scores)
-
-
-def returns(
-    rewards: Float[Tensor, "B T"], uncertainty: Float[Tensor, "B T"], tokens: Int[Tensor, "B T"], tau: float
-) -> Float[Tensor, "B T"]:
-    """The rewards from each token on, and tau times the entropy of the states after it: one sample of Q^pi."""
-    later = tau * uncertainty.masked_fill(~token_mask(tokens), 0)
-    following = torch.cat([later[:, 1:], torch.zeros_like(later[:, :1])], 1)
-    return (rewards + following).flip(1).cumsum(1).flip(1)
 
 
 def _judged(
@@ -427,7 +418,7 @@ def _exact(
         if not has_oracle(judge) or not alone or len(reference) > LONGEST_EXACT:
             yield None, row
             continue
-        oracle = _oracle(judge.payoff, reference, judge.actor.actions, bound, judge.tau)
+        oracle = _oracle(judge.payoff, reference, judge.actor.alphabet.size, bound, judge.tau)
         yield oracle.along(row.unsqueeze(0))[0], at_bound(row, bound)
 
 

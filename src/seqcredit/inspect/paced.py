@@ -3,13 +3,15 @@
 An untrained network would sample to the bound; this one ends where it is told to.
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import Memory, State
+from seqcredit.models.policy import Dropout, Linear
 from seqcredit.types import EOS, FIRST_WORD, Batch, pad, pad_references, token_mask
 
 SOURCE_WORDS = 5_380
@@ -34,26 +36,18 @@ def make_batch(vocabulary: int, size: int = 50, words: int | None = None, seed: 
     return Batch(pad(sentences(lengths[0], SOURCE_WORDS)), pad_references(references))
 
 
-class PacedMemory(NamedTuple):
+@dataclass(frozen=True)
+class PacedMemory(Memory):
     """`Memory`, and the number of words to write."""
 
-    states: Tensor
-    keys: Tensor
-    mask: Tensor
-    h: Tensor
-    c: Tensor
-    codes: Tensor
-    words: Tensor
+    words: Int[Tensor, " B"]
 
 
-class PacedState(NamedTuple):
+@dataclass(frozen=True)
+class PacedState(State):
     """`State`, and the number of words written."""
 
-    h: Tensor
-    c: Tensor
-    fed: Tensor
-    attention: Tensor
-    written: Tensor
+    written: Int[Tensor, " B"]
 
 
 class Paced(Seq2Seq):
@@ -69,32 +63,32 @@ class Paced(Seq2Seq):
             self.readout.weight[EOS] = 0
             self.readout.weight[EOS, 0] = 100
 
-    def encode(self, source: Tensor) -> Any:
+    def encode(self, source: Int[Tensor, "B S"]) -> PacedMemory:
         """Read the source."""
-        return PacedMemory(*super().encode(source), self.words)
+        return PacedMemory(**vars(super().encode(source)), words=self.words)
 
-    def start(self, memory: Any) -> Any:
+    def start(self, memory: Memory) -> PacedState:
         """Before the first word."""
-        return PacedState(*super().start(_plain(memory)), torch.zeros_like(memory.words))
+        assert isinstance(memory, PacedMemory)
+        return PacedState(**vars(super().start(memory)), written=torch.zeros_like(memory.words))
 
-    def step(self, memory: Any, state: Any, token: Tensor | None, mask: Tensor | None = None) -> tuple[Tensor, Any]:
-        """Features of the next word."""
-        features, after = super().step(_plain(memory), State(*state[:4]), token, mask)
-        return _flagged(features, state.written >= memory.words), PacedState(*after, state.written + 1)
+    def step(
+        self, memory: Memory, state: State, token: Tensor | None, dropout: Tensor | None = None
+    ) -> tuple[Linear, PacedState]:
+        """Scores of the next word."""
+        assert isinstance(memory, PacedMemory)
+        assert isinstance(state, PacedState)
+        scores, after = super().step(memory, state, token, dropout)
+        return _flagged(scores, state.written >= memory.words), PacedState(**vars(after), written=state.written + 1)
 
-    def features(self, memory: Any, tokens: Tensor, masks: Tensor | None = None) -> Tensor:
-        """Features of all words."""
+    def score(self, memory: Memory, tokens: Int[Tensor, "B T"], dropout: Dropout | None = None) -> Linear:
+        """Scores of all words. Nobody samples from branches, so they need not stop."""
+        assert isinstance(memory, PacedMemory)
         places = torch.arange(tokens.shape[1], device=tokens.device)
-        return _flagged(super().features(_plain(memory), tokens, masks), places >= memory.words.unsqueeze(-1))
-
-    def branches(self, memory: Any, tokens: Tensor, fork: Tensor, masks: Tensor | None = None) -> Tensor:
-        """Features of sequences that share their beginnings; nobody samples from them, so they need not stop."""
-        return super().branches(_plain(memory), tokens, fork, masks)
+        return _flagged(super().score(memory, tokens, dropout), places >= memory.words.unsqueeze(-1))
 
 
-def _plain(memory: PacedMemory) -> Memory:
-    return Memory(*memory[:6])
-
-
-def _flagged(features: Tensor, stop: Tensor) -> Tensor:
-    return torch.cat([(2.0 * stop - 1).to(features.dtype).unsqueeze(-1), features[..., 1:]], -1)
+def _flagged(scores: Linear, stop: Tensor) -> Linear:
+    features = scores.features
+    flag = (2.0 * stop - 1).to(features.dtype).unsqueeze(-1)
+    return scores._replace(features=torch.cat([flag, features[..., 1:]], -1))

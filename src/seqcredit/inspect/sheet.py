@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
+from seqcredit.experiments.runs import Run
 from seqcredit.results.evaluate import read_hypotheses
-from seqcredit.training.runs import Run
 
 COLUMNS, WIDTH, HEIGHT, GAP, LINE = 4, 340, 240, 16, 18  # pixels; HEIGHT is that of a photograph
 SIZE = 14  # of the letters

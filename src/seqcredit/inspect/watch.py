@@ -15,8 +15,8 @@ from rich.text import Text
 from seqcredit.data.prepared import Manifest
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
+from seqcredit.experiments.runs import Run
 from seqcredit.results.logs import CURVES, Curve, History, history, labels
-from seqcredit.training.runs import Run
 from seqcredit.training.watch import duration
 
 LOSSES = ("nll", "loss", "td")  # the first that a run has is its loss

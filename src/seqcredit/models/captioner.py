@@ -4,8 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from seqcredit.models.lstm import Writer, initialise
 from seqcredit.models.memory import Memory
+from seqcredit.models.writer import Writer, initialise
+from seqcredit.types import Alphabet
 
 
 class Captioner(Writer):
@@ -17,7 +18,7 @@ class Captioner(Writer):
     def __init__(
         self,
         width: int,
-        actions: int,
+        alphabet: Alphabet | int,
         embedding: int = 512,
         hidden: int = 512,
         layers: int = 1,
@@ -25,12 +26,13 @@ class Captioner(Writer):
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
-        self.actions, self.dropout, self.fed, self.layers = actions, dropout, 0, layers
+        self.alphabet = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
+        self.dropout, self.fed, self.layers = dropout, 0, layers
         self.picture = nn.Linear(width, 2 * layers * hidden)
-        self.embedding = nn.Embedding(actions, embedding)
+        self.embedding = nn.Embedding(self.alphabet.size, embedding)
         self.bos = nn.Parameter(torch.empty(embedding))
         self.decoder = nn.LSTM(embedding, hidden, layers, batch_first=True)
-        self.readout = nn.Linear(hidden, actions)
+        self.readout = nn.Linear(hidden, self.alphabet.size)
         initialise(self, generator)
 
     def encode(self, source: Float[Tensor, "B F"]) -> Memory:

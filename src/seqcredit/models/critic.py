@@ -1,18 +1,20 @@
 """The judge: reads the reference, gives Q for every word after every prefix, and is followed by a slow copy."""
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from seqcredit.models.lstm import INITIAL, Seq2Seq
-from seqcredit.models.memory import Memory, select
-from seqcredit.types import ABSENT, EOS
+from seqcredit.models.lstm import Seq2Seq
+from seqcredit.models.memory import Memory
+from seqcredit.models.writer import INITIAL
+from seqcredit.types import ABSENT, Alphabet
 
 
 class Critic(Seq2Seq):
-    """Q_phi: the same network with the reference, or all of them, as its source. `readout(features)` is Q.
+    """Q_phi: the same network with the reference, or all of them, as its source. Its scores are Q.
 
     The defaults are ERAC's critic; VAML's Q-network has attention "dot" and dropout 0.1.
 
@@ -23,7 +25,7 @@ class Critic(Seq2Seq):
 
     def __init__(
         self,
-        actions: int,
+        alphabet: Alphabet | int,
         embedding: int = 256,
         hidden: int = 256,
         layers: int = 1,
@@ -34,9 +36,10 @@ class Critic(Seq2Seq):
         copy: int = 0,
         references: Literal["own", "all"] = "own",
     ) -> None:
-        super().__init__(
-            actions, actions, embedding, hidden, layers, attention, input_feeding, dropout, generator=generator
-        )
+        known = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
+        actions = known.size
+        shape = (embedding, hidden, layers)
+        super().__init__(actions, known, *shape, attention, input_feeding, dropout, generator, known.eos)
         self.references = references
         self.copy = copy
         if copy:
@@ -47,15 +50,19 @@ class Critic(Seq2Seq):
                 self.readout.weight.copy_(torch.cat([plain.weight, _codes(actions, copy, generator)], 1))
                 self.readout.bias.copy_(plain.bias)
 
+    reads: Literal["source", "references"] = "references"
+
     def encode(self, references: Int[Tensor, "B R L"]) -> Memory:
         """Read the first reference, or all: attention sees every word, and the decoder starts from their mean."""
         if self.references == "own" or references.shape[1] == 1:
             return self._read_reference(references[:, 0])
         there = references[..., 0] != ABSENT  # (B, R)
         # The captions of a picture stand in the batch once for each of them: each is read once.
-        rows, place = references.clamp(min=EOS).flatten(0, 1).unique(dim=0, return_inverse=True)
-        read = select(self._read_reference(rows), place)
-        states, keys, mask, h, c, codes = (field.unflatten(0, there.shape) for field in read)
+        known = references.masked_fill(references == ABSENT, self.alphabet.eos)
+        rows, place = known.flatten(0, 1).unique(dim=0, return_inverse=True)
+        read = self._read_reference(rows).select(place)
+        fields = (read.states, read.keys, read.mask, read.h, read.c, read.codes)
+        states, keys, mask, h, c, codes = (field.unflatten(0, there.shape) for field in fields)
         share = (there / there.sum(1, keepdim=True)).to(h.dtype)[..., None, None]
         return Memory(
             states.flatten(1, 2),
@@ -72,7 +79,7 @@ class Critic(Seq2Seq):
         if not self.copy:
             return memory
         codes = nn.functional.embedding(reference, self.readout.weight[:, -self.copy :])
-        return memory._replace(codes=codes * memory.mask.unsqueeze(-1))
+        return replace(memory, codes=codes * memory.mask.unsqueeze(-1))
 
     def _attend(
         self, memory: Memory, states: Float[Tensor, "B T D"], masks: Float[Tensor, "B T D"] | None

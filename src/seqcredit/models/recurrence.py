@@ -1,7 +1,8 @@
 """An LSTM over sequences of any lengths, each from a state of its own, that gives all of its states.
 
 `torch.nn.LSTM` keeps its cells to itself, so nothing can branch off in the middle of a sequence. Here the steps of all
-sequences stand together, the first ones first, and sequences that have ended take no part.
+sequences stand together, the first ones first, and sequences that have ended take no part. A tree has stems, which
+start from a state of their own, and twigs, which branch off them.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from seqcredit.types import token_mask
 
 
 class Ragged(NamedTuple):
@@ -97,3 +100,40 @@ class _Unroll(torch.autograd.Function):
             dc.mul_(f)
             torch.mm(slopes[now], across, out=dh)
         return slopes @ into, None, of_h, of_c, slopes.T @ inputs, slopes.T @ previous, slopes.sum(0)
+
+
+class Tree(NamedTuple):
+    """Sequences that branch off others: stems first, then twigs, each from a place of a stem."""
+
+    place: Int[Tensor, " N"]  # where each state stands among those of the stems, then of the twigs
+    stems: Ragged
+    twigs: Ragged
+    fork: Int[Tensor, " R"]  # where each twig begins, among the stems' places
+
+
+def grow(tokens: Int[Tensor, "B M T"], fork: Int[Tensor, "B M"], eos: int) -> tuple[Tensor, Tensor, Tensor, Tree]:
+    """Source, sequence and position of every state of its own, and the tree that they make."""
+    B, M, T = tokens.shape
+    real = token_mask(tokens, eos)
+    last = torch.cat(
+        [torch.full_like(fork[:, :1], -1), fork[:, 1:]], 1
+    )  # position of the last state that is not its own
+    b, m, t = (real & (torch.arange(T, device=tokens.device) > last.unsqueeze(-1))).nonzero().unbind(1)
+    lengths = real.sum(-1) - 1 - last
+    stems, twigs = ragged(lengths[:, 0]), ragged(lengths[:, 1:].flatten())
+    stem, twig = (m == 0).nonzero().squeeze(1), (m > 0).nonzero().squeeze(1)
+    place = torch.empty_like(b)
+    place[stem] = stems.place(b[stem], t[stem])
+    branch = b[twig] * (M - 1) + m[twig] - 1
+    place[twig] = len(stem) + twigs.place(branch, t[twig] - last[b, m][twig] - 1)
+    source = torch.arange(B, device=tokens.device).repeat_interleave(M - 1)
+    return b, m, t, Tree(place, stems, twigs, stems.place(source, fork[:, 1:].flatten()))
+
+
+def unroll_tree(inputs: Tensor, tree: Tree, h: Tensor, c: Tensor, weights: Sequence[Tensor]) -> Float[Tensor, "N D"]:
+    """Hidden states of the stems from h and c, then those of the twigs from where they branch off."""
+    stem_inputs, twig_inputs = inputs.split([sum(tree.stems.sizes), sum(tree.twigs.sizes)])
+    order = tree.stems.rank.argsort()
+    hidden, cells = unroll(stem_inputs, tree.stems.sizes, h[order], c[order], weights)
+    start = tree.fork[tree.twigs.rank.argsort()]
+    return torch.cat([hidden, unroll(twig_inputs, tree.twigs.sizes, hidden[start], cells[start], weights)[0]])

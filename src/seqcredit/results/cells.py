@@ -17,12 +17,12 @@ from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments.catalogue import FOLDER
+from seqcredit.experiments.runs import Run
 from seqcredit.results import headroom
 from seqcredit.results.evaluate import read_hypotheses
 from seqcredit.results.logs import Curve, history
 from seqcredit.results.record import COUNTS
 from seqcredit.results.significance import COUNTED, Counts, counts
-from seqcredit.training.runs import Run
 
 # What has to be the same in all cells of a table, as far as they have kept it.
 ALIKE: dict[str, Callable[[Mapping[str, Any]], Any]] = {

@@ -2,14 +2,15 @@
 
 from typing import NamedTuple
 
-from seqcredit import config
+from seqcredit.algorithms import Critic, SoftQ
+from seqcredit.algorithms.exact import EditJudge, RolloutJudge, plain_edit
+from seqcredit.algorithms.phase import Examples
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
-from seqcredit.models.critic import Critic
-from seqcredit.results.evaluate import load_actor
-from seqcredit.training.build import build_critic
-from seqcredit.training.exact import EditJudge, RolloutJudge
-from seqcredit.training.runs import Run, of_network
+from seqcredit.experiments.build import build_critic, build_reward, load_actor, load_critic
+from seqcredit.experiments.runs import Run
+from seqcredit.training.validation import examples_of
+from seqcredit.types import Alphabet
 
 
 class Error(NamedTuple):
@@ -23,20 +24,13 @@ class Error(NamedTuple):
     judge: str
 
 
-def load_critic(run: Run, prepared: Prepared, phase: str | None = None) -> Critic:
-    """The critic of a finished phase, the last one by default."""
-    critic = build_critic(run.recipe, prepared)
-    critic.load_state_dict(of_network(run.weights(phase), "critic"))
-    return critic.eval()
-
-
 def against_edit_oracle(run: Run, prepared: Prepared, split: str, sentences: int, longest: int = 8) -> Error:
     """Soft Q-learning with edit distance against Q*, along references and n-gram replacements of short sentences."""
-    phase = next(p for p in run.recipe.phase if isinstance(p, config.SoftQ))
-    if not config.plain_edit(run.recipe.payoff):
+    phase = next(p for p in run.recipe.phase if isinstance(p, SoftQ))
+    if not plain_edit(run.recipe.payoff):
         raise UserError(f"{run.folder}: the exact oracle knows the plain edit distance; its pay-off is another one.")
-    judge = EditJudge(run.recipe.payoff, phase, prepared, split, sentences, longest)
-    learned = judge.error(load_critic(run, prepared, phase.name))
+    judge = EditJudge(_examples(run, prepared, split), phase.tau, phase.bound, sentences, longest)
+    learned = judge.error(load_critic(run, prepared, phase=phase.name))
     untrained = judge.error(build_critic(run.recipe, prepared))
     return Error(learned.absolute, untrained.absolute, learned.kl, untrained.kl, judge.states, judge.name)
 
@@ -45,9 +39,15 @@ def against_rollouts(
     run: Run, prepared: Prepared, split: str, sentences: int, words: int = 4, rollouts: int = 48
 ) -> Error:
     """An actor-critic run's critic against Q^pi of its actor: the likeliest first words, by rollouts."""
-    phase = next(p for p in reversed(run.recipe.phase) if isinstance(p, config.Critic))
-    judge = RolloutJudge(run.recipe.payoff, phase, prepared, split, sentences, words, rollouts)
+    phase = next(p for p in reversed(run.recipe.phase) if isinstance(p, Critic))
+    examples, tau = _examples(run, prepared, split), phase.looking.later_tau
+    judge = RolloutJudge(examples, lambda known: max(phase.longest(known), 2), tau, sentences, words, rollouts)
     actor = load_actor(run, prepared)
     learned = judge.error(actor, load_critic(run, prepared))
     untrained = judge.error(actor, build_critic(run.recipe, prepared), again=False)
     return Error(learned, untrained, None, None, judge.states, judge.name)
+
+
+def _examples(run: Run, prepared: Prepared, split: str) -> Examples:
+    alphabet = Alphabet(len(prepared.target_vocabulary))
+    return examples_of(prepared, split, build_reward(run.recipe, prepared, run.folder), alphabet)

@@ -20,8 +20,8 @@ from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.shapes import CAPTIONS, features, shapes
 from seqcredit.errors import UserError
 from seqcredit.experiments.catalogue import FOLDER
+from seqcredit.experiments.runs import Run
 from seqcredit.results.credit import against_edit_oracle, against_rollouts
-from seqcredit.training.runs import Run
 
 SIZES = {"train": 3_000, "valid": 400, "test": 1_000}
 PICTURES = {"train": 1_500, "valid": 300, "test": 600}

@@ -17,25 +17,15 @@ from seqcredit.data.prepared import Prepared, Split
 from seqcredit.data.storage import write_whole
 from seqcredit.data.text import read_parallel
 from seqcredit.errors import UserError
-from seqcredit.models.captioner import Captioner
-from seqcredit.models.lstm import Seq2Seq
+from seqcredit.experiments.build import load_actor
+from seqcredit.experiments.runs import Run
 from seqcredit.rewards.corpus import corpus_bleu, corpus_bleus, corpus_chrf, corpus_cider, corpus_rouge_l
-from seqcredit.training.build import build_actor
 from seqcredit.training.decoding import Search, decode, translate
-from seqcredit.training.runs import Run, log_entries, of_network
+from seqcredit.training.log import log_entries
 
 RELEASE_LONGEST = 50  # the released code drops test pairs with more words on either side
 
 Words = Sequence[str]
-
-
-def load_actor(
-    run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None
-) -> Seq2Seq | Captioner:
-    """The actor of a finished phase, the last one by default."""
-    actor = build_actor(run.recipe, prepared)
-    actor.load_state_dict(of_network(run.weights(phase), "actor"))
-    return actor.to(device).eval()
 
 
 def scores(

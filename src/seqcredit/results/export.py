@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import MANIFEST, new_folder
-from seqcredit.training.runs import Run
+from seqcredit.experiments.runs import Run
 
 
 def export(run: Run, prepared: Prepared, out: Path, phase: str | None = None) -> None:

@@ -15,17 +15,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
+from seqcredit.algorithms.along import Along, likelihood
 from seqcredit.data.batches import Indices, chunks, collate, examples, to_device
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
-from seqcredit.models.memory import repeat
-from seqcredit.models.search import beam, greedy, sample
-from seqcredit.results.evaluate import load_actor
+from seqcredit.experiments.build import build_reward, load_actor
+from seqcredit.experiments.runs import Run
+from seqcredit.models.policy import Network, Rows, repeat
 from seqcredit.rewards.corpus import corpus_bleu
-from seqcredit.training.build import build_reward
-from seqcredit.training.runs import Run
-from seqcredit.training.scoring import Scores, likelihood
+from seqcredit.search import beam, greedy, sample
+from seqcredit.search.sample import device_of
 from seqcredit.training.watch import duration
 from seqcredit.types import EOS, Batch, Reward, token_mask
 
@@ -49,18 +49,18 @@ Say = Callable[[str], None]
 class Speaker:
     """An actor, and what it takes to hear it in several ways."""
 
-    actor: Any
+    actor: Network
     reward: Reward
     width: int  # of the beam
     bound: int
     samples: int
     generator: Generator
 
-    def offhand(self, memory: Any, batch: Batch) -> Said:
+    def offhand(self, memory: Rows, batch: Batch) -> Said:
         """What it says by `OFFHAND` of encoded sources."""
         return {"sample": self._drawn(memory, 1)[:, 0], "greedy": greedy(self.actor, memory, self.bound)}
 
-    def at_length(self, memory: Any, batch: Batch) -> Said:
+    def at_length(self, memory: Rows, batch: Batch) -> Said:
         """All of `WAYS`: by search, by what samples expect of it, and by what the reference knows to be best."""
         found = beam(self.actor, memory, self.bound, self.width, self.width)
         few, judges = self._drawn(memory, self.samples).chunk(2, 1)  # no sample is its own judge
@@ -74,16 +74,16 @@ class Speaker:
             "known": _best(found.tokens, known.masked_fill(found.logp == -torch.inf, -torch.inf)),
         }
 
-    def surprise(self, memory: Any, batch: Batch) -> tuple[float, int]:
+    def surprise(self, memory: Rows, batch: Batch) -> tuple[float, int]:
         """- log pi of the first references, and the number of their tokens."""
         tokens = batch.references[:, 0]
-        features = self.actor.features(memory, tokens)
-        return float(likelihood(Scores(features, self.actor.readout), tokens)), int(token_mask(tokens).sum())
+        scores = Along.of(self.actor, self.actor.score(memory, tokens))
+        return float(likelihood(scores, tokens)), int(token_mask(tokens).sum())
 
-    def _drawn(self, memory: Any, count: int) -> Int[Tensor, "B n T"]:
-        first = memory[0]
-        uniform = torch.rand(len(first) * count, self.bound, generator=self.generator).to(first.device)
-        return sample(self.actor, repeat(memory, count), self.bound, uniform).unflatten(0, (-1, count))
+    def _drawn(self, memory: Rows, count: int) -> Int[Tensor, "B n T"]:
+        device = device_of(self.actor)
+        uniform = torch.rand(memory.rows * count, self.bound, generator=self.generator).to(device)
+        return sample(self.actor, repeat(memory, count, device), self.bound, uniform).unflatten(0, (-1, count))
 
 
 def expected_payoffs(
@@ -118,7 +118,7 @@ def measure(
             f"A headroom of {samples} samples cannot be told: ask for 2 or more, half of which judge the others."
         )
     recipe = run.recipe
-    reward = build_reward(recipe.payoff, prepared, recipe.payoff.scaled)
+    reward = build_reward(recipe, prepared, run.folder)
     generator = torch.Generator().manual_seed(recipe.seed)
     actor = load_actor(run, prepared, device)
     speaker = Speaker(actor, reward, recipe.beam, recipe.longest_output + 1, samples, generator)

@@ -8,7 +8,7 @@ from typing import Any
 
 from seqcredit import config
 from seqcredit.errors import UserError
-from seqcredit.training.runs import Run
+from seqcredit.experiments.runs import Run
 
 # What can be drawn, and what it is called. Losses of different kinds are different curves.
 CURVES = {

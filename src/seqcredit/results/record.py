@@ -11,11 +11,11 @@ from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
+from seqcredit.experiments.runs import Run
 from seqcredit.results import headroom
 from seqcredit.results.evaluate import hypotheses_file, read_hypotheses
 from seqcredit.results.logs import history
 from seqcredit.results.significance import bootstrap, counts
-from seqcredit.training.runs import Run
 
 COUNTS = ".counts.gz"  # beside a cell
 CREDIT = ("credit_error", "credit_kl")  # curves over updates, where a run measured them against the exact oracle

@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seqcredit.errors import UserError
+from seqcredit.named import said
 from seqcredit.rewards.prefixes import UNMATCHED, check, is_word, present, real_dtype
 from seqcredit.types import UNK
 
@@ -24,14 +25,20 @@ class Custom:
     """The score of a function of yours, called once for each different prefix and its references.
 
     `score(hypothesis, references) -> float`: a list of ids (of words, if `words` is given) and a list of such lists.
-    If `batched`, a list of hypotheses and a list of the references of each -> as many floats. eos is never passed.
+    With `text`, words are joined by spaces: a text and a list of texts. If `batched`, a list of hypotheses and a list
+    of the references of each -> as many floats. eos is never passed.
     """
 
-    score: Callable[..., Any]
+    score: Callable[..., object]
     words: Sequence[str] | None = field(default=None, repr=False)  # the text of each id
     batched: bool = False
     unk_matches: bool = True  # False: unk in a hypothesis is passed as -2, or as U+FFFD, which no reference has
     dtype: torch.dtype | None = None
+    text: bool = False  # words as one text
+    name: str = "Custom"  # for what is said of it
+
+    def __post_init__(self) -> None:
+        check(not self.text or self.words is not None, f"{self.name}: text needs `words`, the text of each id.")
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """Your score of the first 0, 1, ..., T tokens."""
@@ -53,22 +60,40 @@ class Custom:
         """Call the function for all pairs."""
         hypotheses = [self._spell(ids) for ids, _ in pairs]
         references = [[self._spell(ids) for ids in group] for _, group in pairs]
+        values: list[object]
         if self.batched:
-            values = _plain(self.score(hypotheses, references)) if pairs else []
-            right = isinstance(values, Sequence) and len(values) == len(pairs)
-            got = f"{len(values)} scores" if isinstance(values, Sequence) else f"a {type(values).__name__}"
-            check(right, f"Custom: the function returned {got} for {len(pairs)} prefixes, return one float for each.")
+            given = self._call(hypotheses, references) if pairs else []
+            right = isinstance(given, list) and len(given) == len(pairs)
+            got = f"{len(given)} scores" if isinstance(given, list) else f"a {type(given).__name__}"
+            check(
+                right, f"{self.name}: the function returned {got} for {len(pairs)} prefixes, return one float for each."
+            )
+            values = given if isinstance(given, list) else []
         else:
-            values = [_plain(self.score(*arguments)) for arguments in zip(hypotheses, references, strict=True)]
-        for value, prefix in zip(values, hypotheses, strict=True):
-            finite = isinstance(value, Real) and math.isfinite(value)
-            check(finite, f"Custom: the function returned {value!r} for the prefix {prefix}, return a finite float.")
-        return {pair: float(value) for pair, value in zip(pairs, values, strict=True)}
+            values = [self._call(*arguments) for arguments in zip(hypotheses, references, strict=True)]
+        found = zip(pairs, values, hypotheses, strict=True)
+        return {pair: self._finite(value, prefix) for pair, value, prefix in found}
 
-    def _spell(self, ids: Sequence[int]) -> list[int] | list[str]:
+    def _call(self, hypothesis: object, references: object) -> object:
+        """The function's answer as plain floats or lists; its errors are shown as what they are."""
+        try:
+            value = self.score(hypothesis, references)
+        except Exception as error:  # whatever the user's function does
+            raise UserError(f"{self.name}: the function failed. {said(error)}.") from error
+        if isinstance(value, Tensor | np.ndarray | np.generic):
+            return value.tolist()
+        return list(value) if isinstance(value, tuple) else value
+
+    def _finite(self, value: object, prefix: object) -> float:
+        if isinstance(value, Real) and math.isfinite(value):
+            return float(value)
+        raise UserError(f"{self.name}: the function returned {value!r} for the prefix {prefix}, return a finite float.")
+
+    def _spell(self, ids: Sequence[int]) -> list[int] | list[str] | str:
         if self.words is None:
             return list(ids)
-        return [UNMATCHED_TEXT if i == UNMATCHED else self.words[i] for i in ids]
+        words = [UNMATCHED_TEXT if i == UNMATCHED else self.words[i] for i in ids]
+        return " ".join(words) if self.text else words
 
 
 def _groups(references: Int[Tensor, "B R L"]) -> list[tuple[tuple[int, ...], ...]]:
@@ -78,8 +103,3 @@ def _groups(references: Int[Tensor, "B R L"]) -> list[tuple[tuple[int, ...], ...
         tuple(tuple(row[:size]) for row, size, kept in zip(*sentence, strict=True) if kept)
         for sentence in zip(references.tolist(), sizes, there, strict=True)
     ]
-
-
-def _plain(value: Any) -> Any:
-    """Tensors and arrays as plain floats or lists."""
-    return value.tolist() if isinstance(value, Tensor | np.ndarray | np.generic) else value

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from seqcredit.data.batches import collate, from_sentences, sequential_batches, to_device
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
-from seqcredit.models.search import beam, greedy, replace_unknown
-from seqcredit.rewards.corpus import corpus_bleu
+from seqcredit.models.policy import Network
+from seqcredit.rewards.metrics import Metric, corpus
+from seqcredit.search import beam, greedy, replace_unknown
 
 
 class Search(NamedTuple):
@@ -25,26 +26,25 @@ class Search(NamedTuple):
 
 @torch.no_grad()
 def decode(
-    model: Any,
+    model: Network,
     prepared: Prepared,
     split: Split,
     search: Search,
     device: torch.device | str = "cpu",
-    read_references: bool = False,
 ) -> list[list[str]]:
-    """The best translation of each example, in the split's order; a critic reads the references instead."""
+    """The best translation of each example, in the split's order; a critic reads the references."""
     was_training = model.training
     model.eval()
     batches, restore = sequential_batches(split, search.batch_size)
     words: list[list[str]] = []
     for pairs in batches:
         batch = to_device(collate(split, pairs), device)
-        words += translate(model, prepared, batch.references if read_references else batch.source, search)
+        words += translate(model, prepared, batch.references if model.reads == "references" else batch.source, search)
     model.train(was_training)
     return [words[place] for place in restore]
 
 
-def translate(model: Any, prepared: Prepared, source: torch.Tensor, search: Search) -> list[list[str]]:
+def translate(model: Network, prepared: Prepared, source: torch.Tensor, search: Search) -> list[list[str]]:
     """The best translation of each sentence of a batch."""
     _check(prepared, search)
     memory, vocabulary = model.encode(source), prepared.target_vocabulary
@@ -60,7 +60,7 @@ def translate(model: Any, prepared: Prepared, source: torch.Tensor, search: Sear
 
 
 def n_best(
-    model: Any, prepared: Prepared, sentence: str, search: Search, count: int, device: torch.device | str = "cpu"
+    model: Network, prepared: Prepared, sentence: str, search: Search, count: int, device: torch.device | str = "cpu"
 ) -> list[tuple[list[str], float]]:
     """The best translations of one sentence as words, each with its log-probability."""
     cut = prepared.cut(sentence)
@@ -70,7 +70,7 @@ def n_best(
 
 @torch.no_grad()
 def best_of(
-    model: Any, prepared: Prepared, source: torch.Tensor, search: Search, count: int, cut: Sequence[str] = ()
+    model: Network, prepared: Prepared, source: torch.Tensor, search: Search, count: int, cut: Sequence[str] = ()
 ) -> list[tuple[list[str], float]]:
     """The best results for a batch of one source, which is `cut` into words if it is a sentence."""
     _check(prepared, search)
@@ -91,14 +91,14 @@ def _check(prepared: Prepared, search: Search) -> None:
         raise UserError("A picture has no words to put in the place of unknown ones: leave out --replace-unknown.")
 
 
-def split_bleu(
-    model: Any,
+def split_score(
+    model: Network,
     prepared: Prepared,
     split: Split,
     search: Search,
+    metric: Metric,
     device: torch.device | str = "cpu",
-    read_references: bool = False,
 ) -> float:
-    """Corpus BLEU of a network's translations of a split."""
-    words = decode(model, prepared, split, search, device, read_references)
-    return corpus_bleu(words, list(split.reference_texts())).value
+    """A metric of a network's translations of a split."""
+    words = decode(model, prepared, split, search, device)
+    return corpus(metric, words, list(split.reference_texts()), list(split.source_texts())).value

@@ -32,6 +32,7 @@ def estimate_value(
     rollouts: int,
     generator: Generator,
     z: float = 1.96,
+    eos: int = EOS,
 ) -> Estimate:
     """V^pi of unfinished prefixes, all of t words: what R still gains, plus tau times the entropy of every state.
 
@@ -40,16 +41,16 @@ def estimate_value(
     """
     tokens = prefixes.repeat_interleave(rollouts, 0)
     extra = torch.zeros(len(tokens), dtype=torch.get_default_dtype(), device=tokens.device)
-    going = (tokens != EOS).all(-1)
+    going = (tokens != eos).all(-1)
     for t in range(prefixes.shape[1], bound):
         if t == bound - 1 or not going.any():
-            token = torch.full_like(going, EOS, dtype=torch.long)
+            token = torch.full_like(going, eos, dtype=torch.long)
         else:
             logp = policy(tokens)
             extra = extra + (tau * entropy(logp)).masked_fill(~going, 0)
-            token = draw(logp.exp(), uniform(logp, generator)).masked_fill(~going, EOS)
+            token = draw(logp.exp(), uniform(logp, generator)).masked_fill(~going, eos)
         tokens = torch.cat([tokens, token.unsqueeze(-1)], -1)
-        going = going & (token != EOS)
+        going = going & (token != eos)
     scores = reward.prefix_scores(tokens, references.repeat_interleave(rollouts, 0))
     gained = scores[:, -1] - scores[:, prefixes.shape[1]]
     returns = (gained + extra).reshape(len(prefixes), rollouts)
@@ -67,10 +68,11 @@ def estimate_q(
     rollouts: int,
     generator: Generator,
     z: float = 1.96,
+    eos: int = EOS,
 ) -> Estimate:
     """Q^pi of one action after each prefix: its reward, then V^pi of where it leads."""
     tokens = torch.cat([prefixes, actions.unsqueeze(-1)], -1)
     t = prefixes.shape[1]
-    scores = reward.prefix_scores(torch.nn.functional.pad(tokens, (0, 1), value=EOS), references)  # t + 1 is unfinished
-    after = estimate_value(policy, reward, references, tokens, bound, tau, rollouts, generator, z)
+    scores = reward.prefix_scores(torch.nn.functional.pad(tokens, (0, 1), value=eos), references)  # t + 1 is unfinished
+    after = estimate_value(policy, reward, references, tokens, bound, tau, rollouts, generator, z, eos)
     return Estimate(scores[:, t + 1] - scores[:, t] + after.mean, after.half_width)

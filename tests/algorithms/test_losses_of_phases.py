@@ -13,7 +13,7 @@ from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import repeat
-from seqcredit.models.search import sample
+from seqcredit.search import sample
 from seqcredit.rewards import Bleu, OnlyFinished
 from seqcredit.training.objectives import OBJECTIVES, Outcome, Payoffs, _diversity, _proposals, repeated_bigrams
 from seqcredit.types import EOS, Batch, pad, pad_references, token_mask
@@ -333,7 +333,7 @@ def test_repeated_bigrams() -> None:
 
 def test_erac_by_hand() -> None:
     """Both losses from the specification, with the target network in the targets and a mean over two samples."""
-    from seqcredit.models.search import sample
+    from seqcredit.search import sample
 
     nets = models(dropout=0.0)
     phase = config.ActorCritic("ac", 0.1, tau=0.3, mle_weight=0.0, samples=2, extra_length=2, smoothing=0.2)

@@ -12,7 +12,7 @@ from seqcredit.errors import UserError
 from seqcredit.models import search
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import Memory, repeat, select
-from seqcredit.models.search import Hypotheses, Policy, beam, greedy, replace_unknown, sample
+from seqcredit.search import Hypotheses, Policy, beam, greedy, replace_unknown, sample
 from seqcredit.types import EOS, UNK, lengths, pad
 
 ACTIONS = 4

@@ -13,9 +13,9 @@ from seqcredit import config
 from seqcredit.credit.oracle import EditOracle
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
-from seqcredit.training.build import build_actor, build_critic
+from seqcredit.experiments.build import build_actor, build_critic
 from seqcredit.training.exact import EditJudge, RolloutJudge, judge_of, short
-from seqcredit.training.runs import Run, log_entries, of_network
+from seqcredit.experiments.runs import Run, log_entries, of_network
 from seqcredit.training.trainer import Trainer
 from seqcredit.types import lengths
 

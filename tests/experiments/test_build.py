@@ -15,7 +15,7 @@ from seqcredit.data.text import Example
 from seqcredit.errors import UserError
 from seqcredit.models.captioner import Captioner
 from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, LinearBleu, OnlyFinished, OwnReference, RougeL
-from seqcredit.training.build import SCALED, build_actor, build_critic, build_payoffs, build_reward
+from seqcredit.experiments.build import SCALED, build_actor, build_critic, build_payoffs, build_reward
 
 RECIPE = config.Recipe("r", (config.Mle("mle", 0.1),), actor=config.Model(8, 6), critic=config.Model(8, 6, 1, "mlp"))
 

@@ -6,7 +6,7 @@ import torch
 
 from seqcredit import config
 from seqcredit.errors import UserError
-from seqcredit.training.runs import Log, Run
+from seqcredit.experiments.runs import Log, Run
 
 RECIPE = config.Recipe("r", (config.Mle("mle", 0.1), config.Mle("more", 0.2)))
 

@@ -3,19 +3,11 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
-from seqcredit.training.runs import INITIAL, Run
-
-SHAPE = (
-    "embedding",
-    "hidden",
-    "layers",
-    "attention",
-    "input_feeding",
-    "copy",
-)  # what networks must share to be taken over
+from seqcredit.experiments.runs import Run
+from seqcredit.models.build import SHAPE
+from seqcredit.training.weights import INITIAL
 
 
 def open_data(folder: Path, vocabularies: Mapping[str, str] | None = None) -> Prepared:
@@ -65,10 +57,7 @@ def _same_vocabularies(run: Run, other: Run) -> None:
 def _same_shapes(run: Run, other: Run, phase: str) -> None:
     """Networks that are taken over must have the recipe's shape."""
     held = {key.partition(".")[0] for key in other.weights(phase)}
-    pairs: tuple[tuple[str, config.Model, config.Model], ...] = (
-        ("actor", run.recipe.actor, other.recipe.actor),
-        ("critic", run.recipe.critic, other.recipe.critic),
-    )
+    pairs = (("actor", run.recipe.actor, other.recipe.actor), ("critic", run.recipe.critic, other.recipe.critic))
     for name, mine, theirs in pairs:
         for key in SHAPE:
             if name in held and getattr(mine, key) != getattr(theirs, key):

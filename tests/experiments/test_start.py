@@ -6,9 +6,9 @@ import pytest
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
-from seqcredit.training.build import build_actor, build_critic
-from seqcredit.training.runs import Run
-from seqcredit.training.start import open_data, take_over
+from seqcredit.experiments.build import build_actor, build_critic
+from seqcredit.experiments.runs import Run
+from seqcredit.experiments.start import open_data, take_over
 from seqcredit.training.trainer import Trainer
 
 SMALL = config.Model(embedding=8, hidden=8)

@@ -1,0 +1,64 @@
+"""What is learned from what? One file an algorithm: options, networks, loss, and what it is judged by."""
+
+import sys
+from dataclasses import is_dataclass
+from pathlib import Path
+
+from seqcredit.algorithms.erac import ActorCritic, Critic
+from seqcredit.algorithms.mle import Mle
+from seqcredit.algorithms.phase import Criterion, Models, Outcome, Phase, Progress
+from seqcredit.algorithms.soft_q import SoftQ
+from seqcredit.algorithms.vaml import Raml, Vaml
+from seqcredit.errors import UserError
+from seqcredit.named import find, is_named
+
+__all__ = [
+    "ALGORITHMS",
+    "ActorCritic",
+    "Criterion",
+    "Critic",
+    "Mle",
+    "Models",
+    "Outcome",
+    "Phase",
+    "Progress",
+    "Raml",
+    "SoftQ",
+    "Vaml",
+    "algorithm",
+    "objective_of",
+]
+
+# The name of each in a recipe.
+ALGORITHMS: dict[str, type[Phase]] = {
+    "mle": Mle,
+    "raml": Raml,
+    "soft_q": SoftQ,
+    "vaml": Vaml,
+    "critic": Critic,
+    "actor_critic": ActorCritic,
+}
+
+
+def algorithm(objective: str, folder: Path | None = None) -> type[Phase]:
+    """An algorithm by its name in a recipe, which is in `folder`: one of ours, or `my_file:MyAlgorithm`."""
+    if objective in ALGORITHMS:
+        return ALGORITHMS[objective]
+    if not is_named(objective):
+        names = ", ".join(ALGORITHMS)
+        raise UserError(f"objective is {objective!r}, but it must be one of {names}, or FILE:CLASS of your own.")
+    found = find(objective, folder)
+    if not (isinstance(found, type) and issubclass(found, Phase) and is_dataclass(found)):
+        raise UserError(f"{objective} is no algorithm: make it a frozen dataclass below seqcredit.algorithms.Phase.")
+    return found
+
+
+def objective_of(phase: Phase) -> str:
+    """The name of a phase's algorithm, as a recipe writes it."""
+    kind = type(phase)
+    for name, ours in ALGORITHMS.items():
+        if kind is ours:
+            return name
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    module = Path(file).stem if file and "." not in kind.__module__ else kind.__module__
+    return f"{module}:{kind.__name__}"

@@ -1,0 +1,268 @@
+"""From a network's scores along sequences to losses, in two ways: by the specification, and fused where it can be.
+
+Both give the same numbers and gradients. Losses are sums over all tokens; what comes back for each state is a constant.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from seqcredit.credit import fused, losses
+from seqcredit.credit.fused import BoundValue
+from seqcredit.credit.losses import EntropyForm, SmoothingForm
+from seqcredit.credit.tables import Packing, Table, at, look_ahead, pack
+from seqcredit.credit.values import chosen, entropy, one_step_targets, only_actions, sums_ahead
+from seqcredit.models.policy import Network, Scores
+from seqcredit.types import Alphabet, token_mask
+
+
+@dataclass(frozen=True)
+class Along:
+    """What a network says of every state of some sequences."""
+
+    scores: Scores  # (*B, T) states, or the N of a packing
+    alphabet: Alphabet
+    fast: bool = True
+    packing: Packing | None = None  # where sequences share their states
+
+    @classmethod
+    def of(cls, network: Network, scores: Scores, fast: bool = True, packing: Packing | None = None) -> "Along":
+        """A network's scores."""
+        return cls(scores, network.alphabet, fast, packing)
+
+    @property
+    def fused(self) -> bool:
+        """Whether the fast path can be taken."""
+        return self.fast and self.scores.linear() is not None
+
+    @cached_property
+    def table(self) -> Float[Tensor, "*B T V"]:
+        """All of it, written down."""
+        return self.scores.table()
+
+    @cached_property
+    def logp(self) -> Float[Tensor, "*B T V"]:
+        """Log-probabilities of all actions; those of other ids are - infinity."""
+        return only_actions(self.table, self.alphabet.actions).log_softmax(-1)
+
+    def packed(self, packing: Packing) -> Table:
+        """Without padding, for the fast path."""
+        linear = self.scores.linear()
+        assert linear is not None
+        features = packing.take(linear.features) if self.packing is None else linear.features
+        return Table(features, linear.weight, linear.bias, self.alphabet.eos, self.alphabet.actions)
+
+
+def likelihood(
+    actor: Along, tokens: Int[Tensor, "*B T"], weights: Float[Tensor, "*B"] | None = None
+) -> Float[Tensor, ""]:
+    """Sum of - log pi of sequences, each with its weight."""
+    eos = actor.alphabet.eos
+    if actor.fused:
+        packing = actor.packing or pack(tokens, eos)
+        each = None if weights is None else packing.weigh(weights)
+        return fused.cross_entropy(actor.packed(packing), packing.take(tokens), each, packing.states)[0]
+    if weights is None:
+        return losses.mle(actor.logp, tokens, eos).sum()
+    return losses.raml(actor.logp, tokens, weights, eos).sum()
+
+
+def distillation(
+    actor: Along,
+    q: Along,
+    tokens: Int[Tensor, "*B T"],
+    weights: Float[Tensor, "*B"],
+    tau: float,
+    kappa: float | Bool[Tensor, "*B T"],
+    forced: Bool[Tensor, "*B T"],
+) -> Float[Tensor, ""]:
+    """Cross entropy to the token targets of Q for a share kappa, - log pi for the rest."""
+    eos, actions = actor.alphabet.eos, actor.alphabet.actions
+    if not (actor.fused and q.fused):
+        return losses.vaml(actor.logp, q.table, tokens, weights, tau, kappa, forced, eos, actions).sum()
+    packing = actor.packing or pack(tokens, eos)
+    coins = packing.take(kappa) if isinstance(kappa, Tensor) else kappa
+    tables, each = (actor.packed(packing), q.packed(packing)), (packing.take(tokens), packing.weigh(weights))
+    return fused.vaml(*tables, *each, tau, coins, packing.take_states(forced), packing.states)[0]
+
+
+def soft_residual(
+    q: Along,
+    later: Along | None,
+    tokens: Int[Tensor, "*B T"],
+    rewards: Float[Tensor, "*B T"],
+    tau: float,
+    steps: int,
+    forced: Bool[Tensor, "*B T"],
+) -> Float[Tensor, ""]:
+    """Sum of squared soft Bellman residuals; with `later`, the side that looks ahead is a constant from there."""
+    eos, actions = q.alphabet.eos, q.alphabet.actions
+    if not q.fused:
+        constant = None if later is None else later.table.detach()
+        return losses.soft_q(q.table, tokens, rewards, tau, constant, forced, steps, eos, actions).sum()
+    if steps > 1:
+        return _path_residual(q, later, tokens, rewards, tau, steps, forced)
+    packing = q.packing or pack(tokens, eos)
+    words, gains, bound = packing.take(tokens), packing.take(rewards), packing.take_states(forced)
+    table, following, states = q.packed(packing), packing.following, packing.states
+    each = packing.weigh(rewards.new_ones(tokens.shape[:-1]))
+    if later is None:
+        return fused.soft_q(table, words, gains, following, tau, bound, each, states)[0]
+    values = fused.soft_value(later.packed(packing), tau, bound)
+    return fused.critic(table, words, gains + look_ahead(values, following), weights=each, states=states)[0]
+
+
+def _path_residual(
+    q: Along, later: Along | None, tokens: Tensor, rewards: Tensor, tau: float, steps: int, forced: Tensor
+) -> Float[Tensor, ""]:
+    """The same with several steps: residuals of packed tokens, added along their sequences.
+
+    Samples that share a token need not share what follows it, so that sums are formed where all stand in full.
+    """
+    packing = q.packing or pack(tokens, q.alphabet.eos)
+    given = packing.take(tokens), packing.take(rewards), packing.following, tau, packing.take_states(forced)
+    if later is None:
+        first = after = fused.soft_residuals(q.packed(packing), *given, packing.states)
+    else:
+        with torch.no_grad():
+            after = fused.soft_residuals(later.packed(packing), *given, packing.states)
+            expected = _taken(later, packing, tokens) - after  # reward and value of the next state
+        first = _taken(q, packing, tokens) - expected
+    return (packing.fill(first) + sums_ahead(packing.fill(after), steps - 1)).square().sum()
+
+
+def terminal_error(q: Along, tokens: Int[Tensor, "*B T"], gains: Float[Tensor, "*B T"]) -> Float[Tensor, ""]:
+    """Sum of the squared errors of Q(eos) before every token, given what eos would add to the pay-off there."""
+    eos = q.alphabet.eos
+    if not q.fused:
+        return losses.terminal(q.table, tokens, gains, eos).sum()
+    packing = q.packing or pack(tokens, eos)
+    found = _taken(q, packing, torch.full_like(tokens, eos))
+    each = packing.weigh(gains.new_ones(tokens.shape[:-1]))
+    return (each * (found - packing.take(gains)).square()).sum()
+
+
+def _taken(q: Along, packing: Packing, actions: Int[Tensor, "*B T"]) -> Float[Tensor, " K"]:
+    """Q of one action for each packed token, no other being scored."""
+    table = q.packed(packing)
+    words, features = packing.take(actions), at(table.features, packing.states)
+    found = (features * table.weight[words]).sum(-1)
+    return found if table.bias is None else found + table.bias[words]
+
+
+class Looking(NamedTuple):
+    """How the value of the next state is formed."""
+
+    tau: float
+    future_entropy: bool
+    bound_value: BoundValue
+
+    @property
+    def later_tau(self) -> float:
+        """What the entropy of later states counts for."""
+        return self.tau if self.future_entropy else 0.0
+
+
+class Judged(NamedTuple):
+    """TD targets, the actor's entropy in every state, and, where the actor learns, the sum of its losses."""
+
+    targets: Float[Tensor, "B T"]
+    entropy: Float[Tensor, "B T"]
+    loss: Float[Tensor, ""] | None = None
+
+
+@torch.no_grad()
+def evaluate(
+    actor: Along,
+    target: Along,
+    tokens: Int[Tensor, "B T"],
+    rewards: Float[Tensor, "B T"],
+    looking: Looking,
+    forced: Bool[Tensor, "B T"],
+) -> Judged:
+    """TD targets of a fixed actor: what each token adds, and the value of the state after it."""
+    if not (actor.fused and target.fused):
+        return _evaluated(actor, target, tokens, rewards, looking, forced)
+    packing = pack(tokens, actor.alphabet.eos)
+    found = fused.expected_value(
+        actor.packed(packing),
+        target.packed(packing),
+        looking.tau,
+        looking.future_entropy,
+        packing.take(forced),
+        looking.bound_value,
+    )
+    values, uncertainty = (packing.spread(each) for each in found)
+    return Judged(one_step_targets(rewards, values, tokens, actor.alphabet.eos), uncertainty)
+
+
+def evaluate_and_improve(
+    actor: Along,
+    q: Along,
+    target: Along,
+    tokens: Int[Tensor, "B T"],
+    rewards: Float[Tensor, "B T"],
+    looking: Looking,
+    entropy_form: EntropyForm,
+    forced: Bool[Tensor, "B T"],
+) -> Judged:
+    """TD targets as in `evaluate`, and the actor's loss under Q, from one pass over its distribution."""
+    eos = actor.alphabet.eos
+    if not (actor.fused and q.fused and target.fused):
+        gain = losses.actor(actor.logp, q.table, tokens, looking.tau, entropy_form, forced, eos).sum()
+        return _evaluated(actor, target, tokens, rewards, looking, forced)._replace(loss=gain)
+    packing = pack(tokens, eos)
+    found = fused.actor(
+        actor.packed(packing),
+        q.packed(packing),
+        target.packed(packing),
+        looking.tau,
+        entropy_form,
+        looking.future_entropy,
+        packing.take(forced),
+        looking.bound_value,
+    )
+    targets = one_step_targets(rewards, packing.spread(found.values), tokens, eos)
+    return Judged(targets, packing.spread(found.entropy), found.loss)
+
+
+def _evaluated(
+    actor: Along, target: Along, tokens: Tensor, rewards: Tensor, looking: Looking, forced: Tensor
+) -> Judged:
+    """By the specification."""
+    logp, bound = actor.logp.detach(), forced if looking.bound_value == "eos" else None
+    given = (target.table.detach(), logp, tokens, rewards, looking.tau, looking.future_entropy, bound)
+    return Judged(losses.td_targets(*given, actor.alphabet.eos), entropy(logp, forced))
+
+
+class Smoothing(NamedTuple):
+    """The critic's penalty for a wide spread of Q."""
+
+    strength: float
+    form: SmoothingForm
+
+
+def temporal_difference(
+    q: Along,
+    tokens: Int[Tensor, "B T"],
+    targets: Float[Tensor, "B T"],
+    share: float,
+    smoothing: Smoothing,
+    forced: Bool[Tensor, "B T"],
+) -> tuple[Float[Tensor, ""], Float[Tensor, "B T"]]:
+    """Sum of `share` times the squared TD errors and of smoothing, and Q of the tokens, 0 on padding."""
+    eos, actions = q.alphabet.eos, q.alphabet.actions
+    if q.fused:
+        packing = pack(tokens, eos)
+        given = packing.take(tokens), packing.take(targets), *smoothing, packing.take(forced), share
+        loss, found = fused.critic(q.packed(packing), *given)
+        return loss, packing.spread(found)
+    loss = share * losses.critic_td(q.table, tokens, targets, eos).sum()
+    if smoothing.strength:
+        spread = losses.smoothing(q.table, tokens, smoothing.form, forced, eos, actions)
+        loss = loss + smoothing.strength * spread.sum()
+    return loss, chosen(q.table, tokens).detach().masked_fill(~token_mask(tokens, eos), 0)

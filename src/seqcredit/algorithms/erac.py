@@ -1,0 +1,173 @@
+"""Actor-Critic and ERAC: a critic learns what an actor's samples are worth, and the actor follows it; AC is tau = 0."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.profiler import record_function as part
+
+from seqcredit.algorithms.along import (
+    Along,
+    Judged,
+    Looking,
+    Smoothing,
+    evaluate,
+    evaluate_and_improve,
+    temporal_difference,
+    terminal_error,
+)
+from seqcredit.algorithms.exact import RolloutJudge
+from seqcredit.algorithms.mle import reference_loss
+from seqcredit.algorithms.phase import Criterion, Examples, Models, Outcome, Phase, Progress, Sums, Validation
+from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, watch
+from seqcredit.credit.values import returns_to_go, token_rewards
+from seqcredit.draws import Noise
+from seqcredit.models.policy import read
+from seqcredit.options import ABOVE_0, BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, UP_TO_1, Feeding, option
+from seqcredit.types import Batch, Reward, token_mask
+
+
+@dataclass(frozen=True)
+class Critic(Phase):
+    """Policy evaluation of a fixed actor."""
+
+    trains: ClassVar[tuple[str, ...]] = ("critic",)
+    needs: ClassVar[tuple[str, ...]] = ("actor",)
+    drops: ClassVar[tuple[str, ...] | None] = ("actor", "critic")  # it samples as it will in the joint phase
+
+    decays: int = option(5, FROM_0)  # then stop
+    tau: float = option(0.04, NOT_NEGATIVE, paper=Feeding(0.04, 0.05), released=Feeding(0.045, 0.04))
+    target_rate: float = option(0.001, UP_TO_1)
+    smoothing: float = option(0.001, NOT_NEGATIVE)
+    smoothing_form: Literal["sum", "mean"] = option("sum", paper="sum", released="mean")  # by validation
+    td_form: Literal["squared", "half"] = option("squared", paper="squared", released="half")
+    future_entropy: bool = True
+    bound_value: Literal["eos", "free"] = option("eos", paper="eos", released="free")  # V at the bound: Q(eos), or all
+    samples: int = option(2, FROM_1)  # sequences drawn for each sentence
+    extra_length: int = option(5, FROM_0)  # a sample's bound, eos included: so much over the batch's longest reference
+    longest_sample: int = option(50, FROM_1)  # and at the most this
+    judged_by: Literal["return_error", "td"] = option("return_error", released="td")  # what really followed, or TD
+    exact_eos: float = option(0.0, NOT_NEGATIVE)  # weight of the squared error of Q(eos) at every prefix, known exactly
+    exact: int = option(0, FROM_0)  # short validation sentences to compare Q with rollouts of the actor on
+
+    def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
+        """TD error and smoothing on samples of a fixed actor. Algorithm 3 with the actor fixed."""
+        with torch.no_grad():
+            rollout = roll_out(models, batch, reward, noise, self.asked(batch, reference=False))
+        rewards = token_rewards(rollout.scores)
+        with part("target"):
+            judged = evaluate(rollout.actor, rollout.target, rollout.tokens, rewards, self.looking, rollout.forced)
+        loss, watched = self.critic_loss(self.q(models, rollout), rollout, judged, noise)
+        return Outcome({"critic": loss}, watched)
+
+    def criterion(self, validation: Validation) -> Criterion:
+        """Its error: against what really followed, or the TD error."""
+        return validation.mean(self.judged_by)
+
+    def judge(self, examples: Examples) -> RolloutJudge | None:
+        """Rollouts of the actor."""
+        if not self.exact:
+            return None
+        bound = lambda references: max(self.longest(references), 2)  # noqa: E731
+        return RolloutJudge(examples, bound, self.looking.later_tau, self.exact, again="actor" in self.trains)
+
+    @property
+    def follows(self) -> float | None:
+        """The speed of the target network."""
+        return self.target_rate
+
+    @property
+    def looking(self) -> Looking:
+        """How the value of the next state is formed."""
+        return Looking(self.tau, self.future_entropy, self.bound_value)
+
+    def longest(self, references: Tensor) -> int:
+        """Tokens of a sample at the most, eos included, for references (B, R, L) of a whole batch."""
+        return min(references.shape[-1] - 1 + self.extra_length, self.longest_sample)
+
+    def asked(self, batch: Batch, reference: bool) -> Asked:
+        """What a rollout is to hold."""
+        return Asked(self.samples, self.longest(batch.references), self.fused, bool(self.exact_eos), reference)
+
+    def q(self, models: Models, rollout: Rollout) -> Along:
+        """Q along the samples."""
+        critic = models.judge
+        with part("critic"):
+            return Along.of(critic, critic.score(read(critic, rollout.batch), rollout.tokens), self.fused)
+
+    def critic_loss(self, q: Along, rollout: Rollout, judged: Judged, noise: Noise) -> tuple[Tensor, Sums]:
+        """Loss of the critic, and what is worth watching of the samples."""
+        tokens, eos, rewards = rollout.tokens, q.alphabet.eos, token_rewards(rollout.scores)
+        returns = returns_to_go(rewards, judged.entropy, tokens, self.looking.later_tau, eos)
+        share = 1.0 if self.td_form == "squared" else 0.5
+        smoothing = Smoothing(self.smoothing, self.smoothing_form)
+        with part("critic"):
+            loss, found = temporal_difference(q, tokens, judged.targets, share, smoothing, rollout.forced)
+        real = token_mask(tokens, eos)
+        td, surprise = ((found - wanted).masked_fill(~real, 0).square().sum() for wanted in (judged.targets, returns))
+        watched = {"td": (td, real.sum()), "return_error": (surprise, real.sum()), **watch(rollout, q.alphabet)}
+        if rollout.ends is not None:
+            with part("critic"):
+                error = terminal_error(q, tokens, rollout.ends)
+            watched["eos_error"] = (error.detach(), real.sum())
+            loss = loss + self.exact_eos * error
+        return loss / noise.total / self.samples, watched
+
+
+@dataclass(frozen=True)
+class ActorCritic(Critic):
+    """Actor-Critic with tau = 0, ERAC with tau > 0."""
+
+    trains: ClassVar[tuple[str, ...]] = ("actor", "critic")
+    needs: ClassVar[tuple[str, ...]] = ()
+    drops: ClassVar[tuple[str, ...] | None] = None
+    guarded: ClassVar[bool] = True
+
+    decay: float = option(0.5, UP_TO_1, released=0.9)  # factor of the actor's rate when validation does not improve
+    decays: int = option(6, FROM_0)  # then stop
+    beta1: float = option(0.9, BELOW_1, released=0.0)  # Adam's first decay rate
+    samples: int = option(1, FROM_1)  # sequences drawn for each sentence
+    extra_length: int = option(10, FROM_0)  # a sample's bound, eos included: so much over the longest reference
+    mle_weight: float = option(0.1, NOT_NEGATIVE)
+    keeps_start: bool = True  # it ends as it began if that validates best; comparisons with what does not say false
+    entropy_form: Literal["exact", "normalised"] = option("exact", paper="exact", released="normalised")
+    critic_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
+    critic_clip: float | None = option(None, ABOVE_0)  # clip if not given
+
+    def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
+        """Algorithm 3: ERAC, or Actor-Critic where tau = 0."""
+        rollout = roll_out(models, batch, reward, noise, self.asked(batch, reference=self.mle_weight > 0))
+        q, tokens, forced = self.q(models, rollout), rollout.tokens, rollout.forced
+        networks, rewards = (rollout.actor, q, rollout.target), token_rewards(rollout.scores)
+        with part("actor"):
+            judged = evaluate_and_improve(*networks, tokens, rewards, self.looking, self.entropy_form, forced)
+        critic_loss, watched = self.critic_loss(q, rollout, judged, noise)
+        assert judged.loss is not None
+        actor_loss = judged.loss / noise.total / self.samples
+        if rollout.reference is not None:
+            likelihood, seen = reference_loss(rollout.reference, batch, noise)
+            actor_loss = actor_loss + self.mle_weight * likelihood
+            watched |= seen
+        free = token_mask(tokens, q.alphabet.eos) & ~forced
+        watched["entropy"] = (judged.entropy.masked_fill(~free, 0).sum(), free.sum())
+        return Outcome({"actor": actor_loss, "critic": critic_loss}, watched)
+
+    def criterion(self, validation: Validation) -> Criterion:
+        """The metric of what the actor says."""
+        return validation.metric("actor")
+
+    @property
+    def validates_start(self) -> bool:
+        """Whether it may end as it began."""
+        return self.keeps_start
+
+    def rate(self, network: str) -> float:
+        """The critic may have a rate of its own."""
+        own = self.critic_learning_rate if network == "critic" else None
+        return self.learning_rate if own is None else own
+
+    def clipping(self, network: str) -> float:
+        """The critic may have a norm of its own."""
+        own = self.critic_clip if network == "critic" else None
+        return self.clip if own is None else own

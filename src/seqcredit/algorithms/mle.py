@@ -1,0 +1,33 @@
+"""Maximum likelihood."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.profiler import record_function as part
+
+from seqcredit.algorithms.along import Along, likelihood
+from seqcredit.algorithms.phase import Models, Outcome, Phase, Progress, Sums
+from seqcredit.draws import Noise
+from seqcredit.models.policy import read
+from seqcredit.types import Batch, Reward, token_mask
+
+
+@dataclass(frozen=True)
+class Mle(Phase):
+    """Maximum likelihood."""
+
+    def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
+        """- log pi of the reference."""
+        actor, tokens = models.actor, batch.references[:, 0]
+        with part("actor"):
+            scores = actor.score(read(actor, batch), tokens, actor.drop(tokens.shape[1], noise))
+        loss, watched = reference_loss(Along.of(actor, scores, self.fused), batch, noise)
+        return Outcome({"actor": loss}, watched)
+
+
+def reference_loss(actor: Along, batch: Batch, noise: Noise) -> tuple[Tensor, Sums]:
+    """- log pi of the first references, and what is worth watching of it."""
+    tokens = batch.references[:, 0]
+    with part("actor"):
+        loss = likelihood(actor, tokens)
+    return loss / noise.total, {"nll": (loss.detach(), token_mask(tokens, actor.alphabet.eos).sum())}

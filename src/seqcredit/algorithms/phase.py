@@ -1,0 +1,170 @@
+"""What an algorithm is: options, the networks that it trains and needs, a loss, and what it is judged by.
+
+An algorithm is a frozen dataclass: a phase of a recipe, and an argument of `seqcredit.train`. The trainer knows nothing
+else of it. A new one is a class below `Phase`, in this folder or in a file of the user's own.
+
+Every loss is a sum over time and a mean over the sentences of the whole batch, of which this process may hold a part.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from seqcredit.draws import Noise
+from seqcredit.models.policy import Network
+from seqcredit.options import ABOVE_0, BELOW_1, FROM_0, FROM_1, UP_TO_1, Options, option, required
+from seqcredit.rewards.payoff import Payoff
+from seqcredit.types import Alphabet, Batch, Reward
+
+Sums = dict[str, tuple[Tensor, Tensor]]  # what is worth watching: sums over tokens or sentences, and their counts
+
+
+class Models(NamedTuple):
+    """The networks of a run."""
+
+    actor: Network
+    critic: Network | None = None
+    target: Network | None = None  # follows the critic slowly
+
+    @property
+    def judge(self) -> Network:
+        """The critic of a phase that needs one."""
+        assert self.critic is not None
+        return self.critic
+
+    @property
+    def slow_judge(self) -> Network:
+        """The target network of a phase that needs one."""
+        assert self.target is not None
+        return self.target
+
+
+class Progress(NamedTuple):
+    """How far a phase has come, for schedules."""
+
+    update: int = 0  # those that are done
+    updates: int = 1  # at the most
+
+
+class Outcome(NamedTuple):
+    """Losses of the networks to train, and what is worth watching."""
+
+    losses: dict[str, Tensor]
+    sums: Sums
+
+
+class Criterion(NamedTuple):
+    """A figure by which the best weights are kept."""
+
+    name: str  # as the log has it
+    value: float
+    higher: bool = True  # is better
+
+    @property
+    def merit(self) -> float:
+        """Higher is better."""
+        return self.value if self.higher else -self.value
+
+
+class Validation(Protocol):
+    """What a trainer can find out about its networks on validation data."""
+
+    def metric(self, network: str, beam: int | None = None) -> Criterion:
+        """The run's metric of what a network says; a critic is asked for its best words."""
+        ...
+
+    def mean(self, key: str, still: tuple[str, ...] = ()) -> Criterion:
+        """The mean of what `loss` watches, always with the same draws; networks that are `still` drop nothing."""
+        ...
+
+    def credit(self, key: str) -> Criterion:
+        """How far learned credit is from the exact one: `credit_error` or `credit_kl`."""
+        ...
+
+
+class CreditJudge(Protocol):
+    """Knows the exact Q of some sentences."""
+
+    def figures(self, models: Models) -> dict[str, float]:
+        """How far the critic is from it: `credit_error`, and `credit_kl` where it is known."""
+        ...
+
+
+class Examples(NamedTuple):
+    """Validation sentences for a judge of credit."""
+
+    short: Callable[[int, int], Batch]  # so many sentences whose reference has at most so many words
+    reward: Reward
+    alphabet: Alphabet
+
+
+@dataclass(frozen=True)
+class Phase(Options, ABC):
+    """What all phases have: optimizer, batches, and when the learning rate falls."""
+
+    trains: ClassVar[tuple[str, ...]] = ("actor",)  # networks; the first one's learning rate decays
+    needs: ClassVar[tuple[str, ...]] = ()  # others that must be there
+    drops: ClassVar[tuple[str, ...] | None] = None  # networks with dropout; None: those that it trains
+    guarded: ClassVar[bool] = False  # a fall of reward or entropy is a divergence
+
+    name: str
+    learning_rate: float = required(ABOVE_0)
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    beta1: float = option(0.9, BELOW_1)  # Adam's first decay rate
+    batch_size: int = option(50, FROM_1)  # pairs; pictures, each with all of its captions
+    clip: float = option(5.0, ABOVE_0)  # global gradient norm, of each network
+    epochs: int = option(30, FROM_0)  # at the most
+    updates: int = option(0, FROM_0)  # at the most; 0 is as many as the epochs have
+    decay: float = option(0.5, UP_TO_1)  # factor of the learning rate when validation does not improve
+    decays: int = option(6, FROM_0)  # then stop
+    anneal: bool = False  # besides, the learning rate falls in a straight line, to 0 after the last epoch
+    validate_every: int = option(0, FROM_0)  # updates, and after the last one; 0 is once an epoch
+    fused: bool = True  # the fast path of the losses; the specification is slower and the same
+
+    @abstractmethod
+    def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
+        """Losses of the networks that it trains on a batch, and what is worth watching."""
+
+    def criterion(self, validation: Validation) -> Criterion:
+        """What the best weights are kept by: the metric of what the actor says."""
+        return validation.metric("actor")
+
+    def check(self, payoff: Payoff) -> str | None:
+        """A sentence about what does not go together with a pay-off, None if all does."""
+        return None
+
+    def judge(self, examples: Examples) -> CreditJudge | None:
+        """Who compares learned credit with the exact one at every validation, if that is asked for."""
+        return None
+
+    def rate(self, network: str) -> float:
+        """The learning rate of a network."""
+        return self.learning_rate
+
+    def clipping(self, network: str) -> float:
+        """The largest gradient norm of a network."""
+        return self.clip
+
+    @property
+    def follows(self) -> float | None:
+        """The speed of the target network, None if there is none."""
+        return None
+
+    @property
+    def validates_start(self) -> bool:
+        """Whether it may end as it began, if that validates best."""
+        return False
+
+    def lengths(self, batches: int) -> list[int]:
+        """Updates of every epoch, the last one cut where `updates` ends it."""
+        most = min(self.epochs * batches, self.updates or self.epochs * batches)
+        return [min(batches, most - done) for done in range(0, most, batches)]
+
+
+def count(rows: Tensor) -> Tensor:
+    """How many there are along the first axis."""
+    return torch.tensor(len(rows), device=rows.device)

@@ -1,0 +1,127 @@
+"""Sequences drawn from the actor, with what they earned and what the networks say of their states."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.profiler import record_function as part
+
+from seqcredit.algorithms.along import Along
+from seqcredit.algorithms.phase import Models, Sums, count
+from seqcredit.credit.values import at_bound
+from seqcredit.draws import Noise
+from seqcredit.models.policy import Dropout, M, Policy, S, Scores, read, repeat, reshaped
+from seqcredit.rewards.bleu import corpus_counts
+from seqcredit.rewards.finished import finished_scores
+from seqcredit.search import sample
+from seqcredit.types import Alphabet, Batch, Reward, lengths, token_mask
+
+
+class Rollout(NamedTuple):
+    """Samples of the actor, several for each sentence of a batch."""
+
+    tokens: Int[Tensor, "B T"]
+    batch: Batch  # whose rows they belong to
+    forced: Bool[Tensor, "B T"]
+    scores: Float[Tensor, "B T+1"]  # R of every prefix
+    ends: Float[Tensor, "B T"] | None  # what eos would add to it, if anybody asks
+    actor: Along
+    target: Along
+    reference: Along | None  # the actor's, along the first reference, if anybody asks
+
+
+class Asked(NamedTuple):
+    """What a rollout is to hold."""
+
+    samples: int
+    bound: int
+    fused: bool
+    ends: bool
+    reference: bool
+
+
+def roll_out(models: Models, batch: Batch, reward: Reward, noise: Noise, asked: Asked) -> Rollout:
+    """Draw sequences from the actor; the same dropout gives the samples, pi in the targets and the actor's gradient."""
+    actor, target, alphabet = models.actor, models.slow_judge, models.actor.alphabet
+    several, whole = noise.repeated(asked.samples), batch.repeated(asked.samples)
+    device = batch.references.device
+    dropout = actor.drop(asked.bound, several)
+    with part("actor"):
+        memory = read(actor, batch)
+    with part("sampling"):
+        uniform = several.uniform(asked.bound, device=device)
+        tokens = sample(actor, repeat(memory, asked.samples, device), asked.bound, uniform, dropout)
+    also = batch.references[:, 0] if asked.reference else None
+    dropped_too = None if also is None else actor.drop(also.shape[1], noise)
+    with part("actor"):
+        drawn, known = _score(actor, memory, (tokens, also), (dropout, dropped_too), asked.samples)
+    with torch.no_grad(), part("reward"):
+        words, references = alphabet.as_words(tokens), alphabet.as_words(whole.references)
+        scores = reward.prefix_scores(words, references)
+        ends = (finished_scores(reward, words, references) - scores)[:, :-1] if asked.ends else None
+    with torch.no_grad(), part("target"):
+        judged = target.score(read(target, whole), tokens)
+    return Rollout(
+        tokens,
+        whole,
+        at_bound(tokens, asked.bound),
+        scores,
+        ends,
+        Along.of(actor, drawn, asked.fused),
+        Along.of(target, judged, asked.fused),
+        None if known is None else Along.of(actor, known, asked.fused),
+    )
+
+
+def _score(
+    actor: Policy[M, S],
+    memory: M,
+    tokens: tuple[Tensor, Tensor | None],
+    dropout: tuple[Dropout | None, Dropout | None],
+    samples: int,
+) -> tuple[Scores, Scores | None]:
+    """Scores along samples and along references, if there are any, in one pass of the decoder."""
+    drawn, known = tokens
+    several = repeat(memory, samples, drawn.device)
+    if known is None:
+        return actor.score(several, drawn, dropout[0]), None
+    longer, eos = max(drawn.shape[1], known.shape[1]), actor.alphabet.eos
+    both = torch.cat([nn.functional.pad(side, (0, longer - side.shape[1]), value=eos) for side in (drawn, known)])
+    first, second = dropout
+    dropped = None if first is None or second is None else first.fit(longer).join(second.fit(longer))
+    scores = actor.score(several.join(memory), both, dropped)
+    return (
+        reshaped(scores, lambda of: of[: len(drawn), : drawn.shape[1]]),
+        reshaped(scores, lambda of: of[len(drawn) :, : known.shape[1]]),
+    )
+
+
+def watch(rollout: Rollout, alphabet: Alphabet) -> Sums:
+    """What is worth watching of samples."""
+    tokens, references = rollout.tokens, rollout.batch.references
+    words, known = lengths(tokens, alphabet.eos), lengths(references[:, 0], alphabet.eos)
+    unknown = torch.zeros_like(words) if alphabet.unk is None else tokens == alphabet.unk
+    return {
+        "reward": (rollout.scores[:, -1].sum(), count(tokens)),
+        "length_ratio": (words.sum(), known.sum()),
+        "repeated": (repeated_bigrams(tokens, alphabet.eos), (words - 1).clamp(min=0).sum()),
+        "unknown": (unknown.sum(), words.sum()),
+        **_bleu_counts(alphabet.as_words(tokens), alphabet.as_words(references)),
+    }
+
+
+def _bleu_counts(tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Sums:
+    """What the corpus BLEU of the samples is made of."""
+    matches, totals, closest = corpus_counts(tokens, references)
+    precisions = {f"precision_{n}": pair for n, pair in enumerate(zip(matches, totals, strict=True), 1)}
+    return {**precisions, "closeness": (totals[0], closest)}
+
+
+def repeated_bigrams(tokens: Int[Tensor, "B T"], eos: int) -> Tensor:
+    """Number of bigrams that stand earlier in the same sequence: a gamed reward shows here."""
+    words = token_mask(tokens, eos) & (tokens != eos)
+    pair = torch.stack([tokens[:, :-1], tokens[:, 1:]], -1)  # (B, T - 1, 2)
+    real = words[:, 1:]
+    same = (pair.unsqueeze(1) == pair.unsqueeze(2)).all(-1) & real.unsqueeze(1) & real.unsqueeze(2)
+    return same.tril(-1).any(-1).sum()

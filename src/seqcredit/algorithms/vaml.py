@@ -1,0 +1,86 @@
+"""RAML and VAML: likelihood of sequences near the reference, weighted by their pay-off; RAML is VAML with kappa = 0."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.profiler import record_function as part
+
+from seqcredit.algorithms.along import distillation, likelihood
+from seqcredit.algorithms.phase import Models, Outcome, Progress, Sums, count
+from seqcredit.algorithms.proposing import Proposal, Proposing, along, diversity, prefix_scores
+from seqcredit.credit.losses import importance_weights
+from seqcredit.credit.proposals import Proposals
+from seqcredit.draws import Noise
+from seqcredit.models.policy import Network, read
+from seqcredit.options import ABOVE_0, SHARE, option
+from seqcredit.rewards.scaling import rescaled
+from seqcredit.types import Batch, Reward
+
+
+@dataclass(frozen=True)
+class Raml(Proposing):
+    """Reward augmented maximum likelihood."""
+
+    why_not: ClassVar[str] = "it has no Q to draw from"
+
+    weight_scaled: bool = option(False, paper=True, released=False)  # the weights' pay-off: BLEU times length?
+    weight_tau: float | None = option(None, ABOVE_0, released=1.0)  # temperature of the weights; tau if not given
+
+    def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
+        """- log pi of sequences near the reference, weighted by their pay-off. Appendix B.1."""
+        actor = models.actor
+        proposals, weights = self.weighted_proposals(batch, reward, noise, actor)
+        dropout = actor.drop(proposals.tokens.shape[-1], noise)
+        with part("actor"):
+            logits = along(actor, read(actor, batch), proposals, dropout, self.fused)
+            loss = likelihood(logits, proposals.tokens, weights)
+        watched = _weighted(loss, weights) | diversity(proposals.tokens, actor.alphabet)
+        return Outcome({"actor": loss / noise.total}, watched)
+
+    def weighted_proposals(
+        self, batch: Batch, reward: Reward, noise: Noise, model: Network
+    ) -> tuple[Proposals, Float[Tensor, "B M"]]:
+        """M sequences for each reference, and P_R on them; what is drawn from P_Q has its share already."""
+        proposals = self.propose(batch, noise, model)
+        if self.proposal == "policy":
+            return proposals, torch.full(proposals.fork.shape, 1 / self.samples, device=proposals.fork.device)
+        payoff = rescaled(reward, self.weight_scaled)
+        final = prefix_scores(payoff, model.alphabet, proposals.tokens, batch.references)[..., -1]
+        return proposals, importance_weights(final, self.tau if self.weight_tau is None else self.weight_tau)
+
+
+@dataclass(frozen=True)
+class Vaml(Raml):
+    """Value augmented maximum likelihood: the second phase."""
+
+    needs: ClassVar[tuple[str, ...]] = ("critic",)
+    draws: ClassVar[tuple[Proposal, ...]] = ("policy",)
+    why_not: ClassVar[str] = "its weights are those of one kind of proposal"
+
+    kappa: float = option(0.2, SHARE)
+    kappa_draws: bool = option(False, paper=False, released=True)  # draw each token's coin, or take its expectation
+
+    def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
+        """Cross entropy to the token targets of a fixed Q for a share kappa, - log pi for the rest. Algorithm 2."""
+        actor, critic = models.actor, models.judge
+        proposals, weights = self.weighted_proposals(batch, reward, noise, critic)
+        tokens, shared = proposals.tokens, self.fused and not self.kappa_draws  # each token has a coin of its own
+        dropout = actor.drop(tokens.shape[-1], noise)
+        with part("actor"):
+            logits = along(actor, read(actor, batch), proposals, dropout, self.fused, shared)
+        with torch.no_grad(), part("critic"):
+            q = along(critic, read(critic, batch), proposals, None, self.fused, shared)
+        coins = noise.uniform(*tokens.shape[1:], device=tokens.device) < self.kappa if self.kappa_draws else None
+        with part("actor"):
+            kappa = self.kappa if coins is None else coins
+            loss = distillation(logits, q, tokens, weights, self.tau, kappa, self.bounded(tokens))
+        watched = _weighted(loss, weights) | diversity(tokens, actor.alphabet)
+        return Outcome({"actor": loss / noise.total}, watched)
+
+
+def _weighted(loss: Tensor, weights: Float[Tensor, "B M"]) -> Sums:
+    """What is worth watching of weighted sequences, the reference being the first."""
+    return {"loss": (loss.detach(), count(weights)), "reference_weight": (weights[:, 0].sum(), count(weights))}

@@ -1,0 +1,89 @@
+"""From a recipe and a prepared folder to what there is to train."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from seqcredit.data.batches import collate
+from seqcredit.data.prepared import Prepared
+from seqcredit.errors import UserError
+from seqcredit.experiments.recipe import Recipe
+from seqcredit.experiments.runs import Run
+from seqcredit.models import build as networks
+from seqcredit.models.captioner import Captioner
+from seqcredit.models.critic import Critic
+from seqcredit.models.lstm import Seq2Seq
+from seqcredit.models.policy import Network
+from seqcredit.rewards.metrics import Metric, metric
+from seqcredit.rewards.payoff import reward_of
+from seqcredit.training.task import Task, networks_of
+from seqcredit.training.weights import of_network
+from seqcredit.types import Alphabet, Reward
+
+MOST_DOCUMENTS = 200_000  # training examples whose references CIDEr-D counts
+
+
+def task_of(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> Task:
+    """All that a recipe asks for; things of the user's own are looked for in `folder` first."""
+    asked = networks_of(recipe.phase)
+    made: dict[str, Network] = {"actor": build_actor(recipe, prepared)}
+    if "critic" in asked:
+        made["critic"] = build_critic(recipe, prepared)
+    return Task(
+        recipe.phase,
+        made,
+        prepared,
+        build_reward(recipe, prepared, folder),
+        build_metric(recipe, prepared, folder),
+        recipe.seed,
+        recipe.validation_beam,
+        recipe.longest_output,
+        recipe.on_divergence,
+    )
+
+
+def build_actor(recipe: Recipe, prepared: Prepared) -> Seq2Seq | Captioner:
+    """The actor with its first weights, a function of the seed: it reads sentences, or looks at pictures."""
+    manifest, alphabet = prepared.manifest, Alphabet(len(prepared.target_vocabulary))
+    source = manifest.picture_width if prepared.pictures else len(prepared.source_vocabulary)
+    return networks.build_actor(recipe.actor, source, alphabet, recipe.seed, prepared.pictures)
+
+
+def build_critic(recipe: Recipe, prepared: Prepared) -> Critic:
+    """The critic with its first weights. It reads the references that the pay-off counts."""
+    alphabet = Alphabet(len(prepared.target_vocabulary))
+    return networks.build_critic(recipe.critic, alphabet, recipe.seed, recipe.payoff.references)
+
+
+def build_reward(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> Reward:
+    """The reward of a recipe's pay-off."""
+
+    def documents() -> Tensor:
+        train = prepared.split("train")
+        if len(train) > MOST_DOCUMENTS:
+            raise UserError(f"CIDEr-D counts the references of at most {MOST_DOCUMENTS:,} training examples.")
+        return collate(train, train.groups[:-1]).references
+
+    return reward_of(recipe.payoff, prepared.target_vocabulary.words, documents, folder)
+
+
+def build_metric(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> Metric:
+    """What a recipe's runs are judged by."""
+    return metric(recipe.metric, folder)
+
+
+def load_actor(
+    run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None
+) -> Seq2Seq | Captioner:
+    """The actor of a finished phase, the last one by default."""
+    actor = build_actor(run.recipe, prepared)
+    actor.load_state_dict(of_network(run.weights(phase), "actor"))
+    return actor.to(device).eval()
+
+
+def load_critic(run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None) -> Critic:
+    """The critic of a finished phase, the last one by default."""
+    critic = build_critic(run.recipe, prepared)
+    critic.load_state_dict(of_network(run.weights(phase), "critic"))
+    return critic.to(device).eval()

@@ -1,0 +1,184 @@
+"""Recipes: one TOML file tells one experiment, as frozen dataclasses.
+
+`fidelity` fills the keys in which the paper and its authors' released code differ; a key in the recipe wins over it.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from seqcredit.algorithms import Phase, algorithm, objective_of
+from seqcredit.errors import UserError
+from seqcredit.models.build import LSTM
+from seqcredit.named import is_named
+from seqcredit.options import FIDELITIES, FROM_1, SEED, Fidelity, O, Options, Range, build, option, presets
+from seqcredit.rewards.payoff import Payoff
+from seqcredit.types import Json
+
+RECIPES = Path(__file__).parent / "recipes"  # those that come along
+METRICS = ("bleu", "chrf", "rouge-l", "cider", "edit", "wrong", "exact", "reward")
+_METRIC = Range(
+    f"one of {', '.join(METRICS)}, or FILE:FUNCTION of your own", lambda name: name in METRICS or is_named(name)
+)
+# What the first edition wrote otherwise: objective, key, value -> value.
+OLD_VALUES = {("soft_q", "judged_by", "bleu"): "metric"}
+
+
+@dataclass(frozen=True)
+class Recipe(Options):
+    """One experiment."""
+
+    name: str
+    phase: tuple[Phase, ...]
+    data: str = ""  # a prepared folder; the command line may give another
+    fidelity: Fidelity = "default"
+    seed: int = option(1, SEED)
+    metric: str = option("bleu", _METRIC)  # what runs are judged by, everywhere; or "my_file:function"
+    payoff: Payoff = Payoff()
+    actor: LSTM = LSTM()
+    critic: LSTM = LSTM(attention="mlp", dropout=0.0)
+    beam: int = option(5, FROM_1)  # of the final evaluation
+    validation_beam: int = option(1, FROM_1)
+    longest_output: int = option(100, FROM_1)  # steps of the final evaluation
+    on_divergence: Literal["rollback", "record"] = "rollback"
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """A recipe with overrides: `seed=3`, `phase.2.tau=0.02`, `phase.critic.epochs=1`, `phase.*.epochs=1`."""
+    file = found(path)
+    table = read_toml(file)
+    for override in overrides:
+        _override(table, override)
+    return parse(table, str(path), file.parent)
+
+
+def found(path: Path) -> Path:
+    """A recipe's file: the path itself, or one that comes along, by its name, such as `iwslt14/erac`."""
+    if path.exists():
+        return path
+    parts = path.with_suffix("").parts
+    ours = RECIPES.joinpath(*parts[1 if parts[:1] == ("recipes",) else 0 :]).with_suffix(".toml")
+    if path.is_absolute() or ".." in parts or not ours.is_file():
+        raise UserError(f"There is no recipe {path}; `seqcredit recipes` lists those that come along.")
+    return ours
+
+
+def parse(table: Mapping[str, object], where: str, folder: Path | None = None) -> Recipe:
+    """A recipe from its table; algorithms of the user's own are looked for in `folder` first."""
+    fidelity = table.get("fidelity", "default")
+    if fidelity not in FIDELITIES:
+        raise UserError(f"{where}: fidelity is {fidelity!r}, but it must be one of {', '.join(FIDELITIES)}.")
+    phases = table.get("phase")
+    if not isinstance(phases, list) or not phases or not all(isinstance(phase, Mapping) for phase in phases):
+        raise UserError(f"{where}: there is no [[phase]]; a recipe needs at least one.")
+    recipe = _without_kind(Recipe, {**table, "phase": ()}, where)
+    if recipe.actor.copy:
+        raise UserError(
+            f"{where}: actor: copy is {recipe.actor.copy}, but only a critic reads the reference; leave it to [critic]."
+        )
+    places = [f"{where}: phase {number}" for number in range(1, len(phases) + 1)]
+    built = [_phase(phase, recipe, place, folder) for phase, place in zip(phases, places, strict=True)]
+    names = [phase.name for phase in built]
+    if len(set(names)) < len(names):
+        raise UserError(f"{where}: two phases have the same name ({', '.join(names)}); give each its own `name`.")
+    for phase, place in zip(built, places, strict=True):
+        problem = phase.check(recipe.payoff)
+        if problem:
+            raise UserError(f"{place} ({objective_of(phase)}): {problem}")
+    return replace(recipe, phase=tuple(built))
+
+
+def until(recipe: Recipe, phase: str) -> Recipe:
+    """The recipe up to and with a phase, for what several runs are to share."""
+    names = [p.name for p in recipe.phase]
+    if phase not in names:
+        raise UserError(f"{recipe.name} has no phase {phase!r} to stop after; its phases are {', '.join(names)}.")
+    return replace(recipe, phase=recipe.phase[: names.index(phase) + 1])
+
+
+def _phase(table: Mapping[str, object], recipe: Recipe, where: str, folder: Path | None) -> Phase:
+    objective = table.get("objective")
+    try:
+        kind = algorithm(str(objective) if isinstance(objective, str) else repr(objective), folder)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+    rest = {key: OLD_VALUES.get((str(objective), key, str(value)), value) for key, value in table.items()}
+    rest.pop("objective")
+    defaults = {"name": str(objective).rpartition(":")[2], **presets(kind, recipe.fidelity, recipe.actor.input_feeding)}
+    return _without_kind(kind, {**defaults, **rest}, f"{where} ({objective})")
+
+
+def _without_kind(kind: type[O], table: Mapping[str, object], where: str) -> O:
+    """Options from a table; what does not go together is said of the place, not of the class."""
+    try:
+        return build(kind, table, where)
+    except UserError as error:
+        said = str(error).removeprefix(f"{kind.__name__}: ").removeprefix("Payoff: ")
+        raise UserError(said if said.startswith(where) else f"{where}: {said}") from None
+
+
+def _override(table: Json, text: str) -> None:
+    """Set one key of a nested table from `a.b.c=value`."""
+    path, equals, literal = text.partition("=")
+    if not equals:
+        raise UserError(f"--set {text}: write it as KEY=VALUE, such as phase.2.tau=0.02.")
+    *parents, last = path.strip().split(".")
+    if parents[:2] == ["phase", "*"]:
+        for number in range(1, len(table.get("phase", [])) + 1):
+            _override(table, f"phase.{number}.{'.'.join([*parents[2:], last])}={literal}")
+        return
+    target: object = table
+    for part in parents:
+        target = _child(target, part, text)
+    if not isinstance(target, dict):
+        raise UserError(f"--set {text}: name a key of the phase, such as phase.2.tau=0.02.")
+    try:
+        target[last] = tomllib.loads(f"value = {literal}")["value"]
+    except tomllib.TOMLDecodeError:
+        target[last] = literal.strip()
+
+
+def _child(table: object, part: str, text: str) -> object:
+    if isinstance(table, list):
+        names = [str(phase.get("name", phase.get("objective"))) for phase in table if isinstance(phase, dict)]
+        if part in names:
+            return table[names.index(part)]
+        if part.isdecimal() and 1 <= int(part) <= len(table):
+            return table[int(part) - 1]
+        raise UserError(f"--set {text}: there is no phase {part!r}; they are 1 to {len(table)}: {', '.join(names)}.")
+    assert isinstance(table, dict)
+    child: object = table.setdefault(part, {})
+    if not isinstance(child, dict | list):
+        raise UserError(f"--set {text}: {part!r} is not a table.")
+    return child
+
+
+def resolved(recipe: Recipe) -> str:
+    """The whole recipe with every default filled in, as TOML that loads to the same recipe."""
+    table = asdict(recipe)
+    phases = [{"objective": objective_of(phase), **asdict(phase)} for phase in recipe.phase]
+    lines = [_line(key, value) for key, value in table.items() if not isinstance(value, dict | tuple)]
+    for key, value in table.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{key}]", *(_line(k, v) for k, v in value.items())]
+    for phase in phases:
+        lines += ["", "[[phase]]", *(_line(k, v) for k, v in phase.items() if v is not None)]
+    return "\n".join(lines) + "\n"
+
+
+def _line(key: str, value: object) -> str:
+    text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    return f"{key} = {text}".replace("\x7f", "\\u007f")  # what TOML does not write as JSON does
+
+
+def read_toml(path: Path) -> Json:
+    """The tables of a file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not TOML: {error}.") from None

@@ -1,0 +1,156 @@
+"""The run folder: what was asked for, what happened, and what came out.
+
+recipe.toml      as given            resolved.toml   with every default
+run.json         command, seed, commit, data, versions
+log.jsonl        everything measured, an object a line
+checkpoints/     to resume from      weights/        the best of each finished phase
+result.json      after evaluation    hypotheses/     of the splits that were evaluated
+
+Files of the user's own that the recipe names, an algorithm or a function, are copied beside `recipe.toml`.
+"""
+
+import json
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from seqcredit import __version__
+from seqcredit.algorithms import objective_of
+from seqcredit.data.storage import new_folder
+from seqcredit.errors import UserError
+from seqcredit.experiments.recipe import Recipe, load, resolved
+from seqcredit.named import file_of
+from seqcredit.training import weights
+from seqcredit.types import Json
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder and its recipe."""
+
+    folder: Path
+    recipe: Recipe
+    about: Json
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        recipe_text: str,
+        recipe: Recipe,
+        data: Path,
+        vocabularies: Mapping[str, str],
+        beside: Path | None = None,
+        begin: Callable[["Run"], None] | None = None,
+    ) -> "Run":
+        """A new run folder, which appears whole or not at all; an existing one is never written over.
+
+        Files that the recipe names are taken from the folder `beside`; `begin` adds what the run is to start from.
+        """
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UserError(f"{folder} is there already; resume it with `seqcredit resume {folder}`, or choose --out.")
+        try:
+            with new_folder(folder) as part:
+                about = _about(recipe, data, vocabularies, folder)
+                (part / "recipe.toml").write_text(recipe_text, encoding="utf-8")
+                (part / "resolved.toml").write_text(resolved(recipe), encoding="utf-8")
+                (part / "run.json").write_text(json.dumps(about, indent=1) + "\n")
+                for file in own_files(recipe, beside):
+                    shutil.copyfile(file, part / file.name)
+                if begin is not None:
+                    begin(cls(part, recipe, about))
+        except OSError as error:
+            raise UserError(f"The run folder {folder} cannot be written ({error.strerror}); choose --out.") from None
+        return cls(folder, recipe, about)
+
+    @classmethod
+    def open(cls, folder: Path) -> "Run":
+        """A run that exists."""
+        try:
+            about = json.loads((folder / "run.json").read_text())
+        except (OSError, ValueError):
+            raise UserError(f"{folder} is not a run folder: it has no readable run.json.") from None
+        return cls(folder, load(folder / "resolved.toml"), about)
+
+    @property
+    def checkpoints(self) -> Path:
+        """What it resumes from."""
+        return self.folder / "checkpoints"
+
+    @property
+    def data(self) -> Path:
+        """The prepared folder; a run that carries its data has them within."""
+        return self.folder / self.about["data"]
+
+    def save_weights(self, phase: str, tensors: Mapping[str, Tensor]) -> None:
+        """The best networks of a finished phase."""
+        weights.save(self.folder, phase, tensors)
+
+    def phases_done(self) -> list[str]:
+        """Names of the finished phases, in the recipe's order."""
+        return weights.finished(self.folder, [phase.name for phase in self.recipe.phase])
+
+    def trains_an_actor(self) -> bool:
+        """Whether there is an actor worth evaluating at the end."""
+        return any("actor" in phase.trains for phase in self.recipe.phase)
+
+    def weights(self, phase: str | None = None) -> dict[str, Tensor]:
+        """Weights of a phase, the last finished one by default; keys begin with `actor.` or `critic.`."""
+        done = self.phases_done()
+        name = phase or (done[-1] if done else "")
+        if name not in done:
+            listed = ", ".join(done) or "none"
+            raise UserError(f"{self.folder} has no weights of phase {name!r}; finished phases: {listed}.")
+        return weights.load(self.folder, name)
+
+
+def is_result(recipe: Recipe) -> bool:
+    """Whether a recipe ends with an actor; one that ends with a critic is there to be shared."""
+    return "actor" in recipe.phase[-1].trains
+
+
+def own_files(recipe: Recipe, folder: Path | None) -> Iterable[Path]:
+    """The files beside a recipe that it names: algorithms, a pay-off, a metric."""
+    words = [*(objective_of(phase) for phase in recipe.phase), recipe.payoff.metric, recipe.metric]
+    found = (file_of(word, folder) for word in words if ":" in word)
+    return dict.fromkeys(path for path in found if path is not None)
+
+
+def _about(recipe: Recipe, data: Path, vocabularies: Mapping[str, str], folder: Path) -> Json:
+    inside = data.resolve().is_relative_to(folder.resolve())
+    return {
+        "seqcredit": __version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "commit": commit(),
+        "seed": recipe.seed,
+        "command": shlex.join(["seqcredit", *sys.argv[1:]]),
+        "data": os.path.relpath(data.resolve(), folder.resolve()) if inside else str(data.resolve()),
+        "vocabularies": dict(vocabularies),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def commit() -> str:
+    """The commit of the code that runs, with `+` if it was changed since; empty outside a checkout."""
+    here = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        try:
+            done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=False, timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    revision = git("rev-parse", "--short=12", "HEAD")
+    return revision + ("+" if revision and git("status", "--porcelain", "--", str(here.parent)) else "")

@@ -1,0 +1,228 @@
+"""What every part of seqcredit knows of a model: a policy reads, then scores the next token, all at once or one by one.
+
+Actors and critics are policies alike: an actor's scores are logits, a critic's are Q. What a model remembers of its
+source and what it carries from token to token is its own affair, as long as rows of it can be selected: tensors, a
+key-value cache, anything.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seqcredit.draws import Noise
+from seqcredit.types import Alphabet, Batch
+
+
+class Rows(Protocol):
+    """Something with a row for each sequence."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        ...
+
+    def select(self, index: Int[Tensor, " N"]) -> Self:
+        """The rows at `index`, in its order."""
+        ...
+
+    def join(self, other: Self) -> Self:
+        """These rows, then others."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """Rows that are tensors: a dataclass of tensors whose first axis is the batch."""
+
+    @property
+    def rows(self) -> int:
+        """How many sequences there are."""
+        return len(getattr(self, fields(self)[0].name))
+
+    def select(self, index: Int[Tensor, " N"]) -> Self:
+        """The sequences at `index`, in its order."""
+        return type(self)(*(getattr(self, field.name).index_select(0, index) for field in fields(self)))
+
+    def join(self, other: Self) -> Self:
+        """These sequences, then others."""
+        return type(self)(*(torch.cat([getattr(one, field.name) for one in (self, other)]) for field in fields(self)))
+
+
+R = TypeVar("R", bound=Rows)
+
+
+def repeat(rows: R, times: int, device: torch.device) -> R:
+    """Every sequence `times` over, its copies side by side: M proposals that share one reading of the source."""
+    return rows.select(torch.arange(rows.rows, device=device).repeat_interleave(times))
+
+
+@runtime_checkable
+class Attends(Protocol):
+    """A state that tells where the model looked at the last step."""
+
+    @property
+    def attention(self) -> Float[Tensor, "B S"]:
+        """Weights of the source positions."""
+        ...
+
+
+class Scores(Protocol):
+    """Logits or Q of some states, not yet written down."""
+
+    def table(self) -> Float[Tensor, "*S V"]:
+        """Scores of all ids, written down."""
+        ...
+
+    def linear(self) -> "Linear | None":
+        """Features and readout, if that is how they are made: then the fused path can serve."""
+        ...
+
+
+class Linear(NamedTuple):
+    """Scores by a linear readout of features."""
+
+    features: Float[Tensor, "*S D"]
+    weight: Float[Tensor, "V D"]
+    bias: Float[Tensor, " V"] | None = None
+
+    def table(self) -> Float[Tensor, "*S V"]:
+        """Scores of all ids, written down."""
+        return nn.functional.linear(self.features, self.weight, self.bias)
+
+    def linear(self) -> "Linear":
+        """Itself."""
+        return self
+
+
+class Written(NamedTuple):
+    """Scores that are written down already."""
+
+    scores: Float[Tensor, "*S V"]
+
+    def table(self) -> Float[Tensor, "*S V"]:
+        """The scores."""
+        return self.scores
+
+    def linear(self) -> None:
+        """Nothing is known of how they were made."""
+        return
+
+
+def reshaped(scores: Scores, change: Callable[[Tensor], Tensor]) -> Scores:
+    """Scores of the states that are left when the axes before the last are changed: cut, folded."""
+    linear = scores.linear()
+    return Written(change(scores.table())) if linear is None else linear._replace(features=change(linear.features))
+
+
+@dataclass(frozen=True)
+class Dropout(Tensors):
+    """What a model drops along some sequences, drawn once, so that sampling and the gradient see the same network."""
+
+    kept: Float[Tensor, "B T D"]  # 0 where something is dropped, else above 1
+
+    def at(self, rows: Int[Tensor, " N"], step: int) -> Float[Tensor, "N D"]:
+        """Of some sequences at one step."""
+        return self.kept[rows, step]
+
+    def along(self, length: int) -> Float[Tensor, "B T D"]:
+        """For sequences of another length; what is longer is padding, and sees zeros."""
+        kept = self.kept[:, :length]
+        return nn.functional.pad(kept, (0, 0, 0, length - kept.shape[1]))
+
+    def fit(self, length: int) -> "Dropout":
+        """The same for sequences of another length."""
+        return Dropout(self.along(length))
+
+
+M = TypeVar("M", bound=Rows)
+S = TypeVar("S", bound=Rows)
+
+
+class Policy(nn.Module, ABC, Generic[M, S]):
+    """A model that scores every id after every prefix. M is its memory of a source, S its state between two tokens."""
+
+    alphabet: Alphabet
+    reads: Literal["source", "references"] = "source"  # which half of a batch `encode` gets
+
+    @abstractmethod
+    def encode(self, source: Tensor, /) -> M:
+        """Read the source: (B, S) ids, (B, F) features of pictures, or (B, R, L) references."""
+
+    @abstractmethod
+    def score(self, memory: M, tokens: Int[Tensor, "B T"], dropout: Dropout | None = None) -> Scores:
+        """Scores at every position from the tokens before it: those of T calls of `step`, all at once."""
+
+    @abstractmethod
+    def start(self, memory: M) -> S:
+        """The state before the first token."""
+
+    @abstractmethod
+    def step(
+        self, memory: M, state: S, token: Int[Tensor, " B"] | None, dropout: Float[Tensor, "B D"] | None = None
+    ) -> tuple[Scores, S]:
+        """Scores of the next token after `token`, and the state then; None stands for bos."""
+
+    def drop(self, length: int, noise: Noise) -> Dropout | None:
+        """Draw what is dropped along sequences; None where nothing is, or where the model drops on its own."""
+        return None
+
+
+Network = Policy[Any, Any]  # of whatever memory and state
+
+
+class Branching(ABC):
+    """A policy that scores several sequences of a source without scoring twice what they have in common."""
+
+    @abstractmethod
+    def branch(
+        self,
+        memory: Any,
+        tokens: Int[Tensor, "B M T"],
+        fork: Int[Tensor, "B M"],
+        dropout: Dropout | None = None,
+    ) -> Scores | None:
+        """Scores of M sequences for each source; before its fork a sequence is the first one of its source.
+
+        The rows are those of `credit.tables.share`: all states of the first sequence, and of the others the states
+        after their fork, in the order of (B, M, T). None if this policy cannot share them.
+        """
+
+
+def read(model: Policy[M, S], batch: Batch) -> M:
+    """A model's memory of the half of a batch that it reads."""
+    return model.encode(batch.references if model.reads == "references" else batch.source)
+
+
+class Readout:
+    """Scores of a step, written down, with the weight laid out once for many products with a few states."""
+
+    def __init__(self, states: int) -> None:
+        self.states = states
+        self._of: Tensor | None = None
+        self._product: Callable[[Tensor], Tensor] | None = None
+
+    def __call__(self, scores: Scores) -> Float[Tensor, "B V"]:
+        """The table of some scores; of one weight after another, only the last is kept."""
+        linear = scores.linear()
+        if linear is None or not _can_pack(linear):
+            return scores.table()
+        if self._product is None or self._of is not linear.weight:
+            self._of, self._product = linear.weight, _packed(linear, self.states)
+        return self._product(linear.features)
+
+
+def _packed(linear: Linear, states: int) -> Callable[[Tensor], Tensor]:
+    weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), states)
+    bias = linear.bias
+    return lambda features: torch.ops.mkldnn._linear_pointwise(features, weight, bias, "none", [], "")
+
+
+def _can_pack(linear: Linear) -> bool:
+    weight = linear.weight
+    plain = weight.device.type == "cpu" and weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+    return plain and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")

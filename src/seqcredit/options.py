@@ -1,0 +1,150 @@
+"""Options as frozen dataclasses: every value is checked, whoever gives it, a recipe or a line of Python.
+
+A key that does not exist or is missing is an error that names the nearest valid one; a value outside its range is an
+error that says the range. An option may have presets, for the points in which the paper and its authors' code differ.
+"""
+
+import difflib
+import types
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from math import inf
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from seqcredit.errors import UserError
+
+Fidelity = Literal["default", "paper", "released"]
+FIDELITIES: tuple[Fidelity, ...] = ("default", "paper", "released")
+T = TypeVar("T")
+
+
+class Range(NamedTuple):
+    """The values that an option may have: in words, and as a test, which nan never passes."""
+
+    said: str
+    holds: Callable[[Any], bool]
+
+
+ABOVE_0 = Range("above 0 and finite", lambda x: 0 < x < inf)
+NOT_NEGATIVE = Range("0 or more, and finite", lambda x: 0 <= x < inf)
+SHARE = Range("from 0 to 1", lambda x: 0 <= x <= 1)
+BELOW_1 = Range("from 0 up to, but without, 1", lambda x: 0 <= x < 1)
+UP_TO_1 = Range("above 0 and at most 1", lambda x: 0 < x <= 1)
+FROM_0 = Range("0 or more", lambda x: x >= 0)
+FROM_1 = Range("1 or more", lambda x: x >= 1)
+EVEN = Range("an even number from 2 on, because two directions share it", lambda x: x >= 2 and x % 2 == 0)
+SEED = Range("from 0 up to, but without, 2 ** 63", lambda x: 0 <= x < 2**63)
+
+
+class Feeding(NamedTuple):
+    """A preset that depends on input feeding."""
+
+    without: float
+    fed: float
+
+
+def option(default: T, within: Range | None = None, paper: object = MISSING, released: object = MISSING) -> T:
+    """A field of an option class: its default, its range, and what the paper and the released code have."""
+    return field(default=default, metadata={"within": within, "paper": paper, "released": released})
+
+
+def required(within: Range) -> Any:  # as `dataclasses.field` does, so that any annotation fits
+    """A field that must be given, and its range."""
+    return field(metadata={"within": within})
+
+
+@dataclass(frozen=True)
+class Options:
+    """A class of options. A whole number may stand for a float."""
+
+    def __post_init__(self) -> None:
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        for key, value in checked(type(self), given, type(self).__name__).items():
+            object.__setattr__(self, key, value)
+
+
+O = TypeVar("O", bound=Options)  # noqa: E741
+
+
+def build(kind: type[O], table: Mapping[str, object], where: str) -> O:
+    """Options from a table, every key checked."""
+    known = {each.name: each for each in fields(kind)}
+    check_keys(table, known, where)
+    for name, each in known.items():
+        if name not in table and each.default is MISSING and each.default_factory is MISSING:
+            raise UserError(f"{where}: the key {name!r} is missing.")
+    filled = {key: _filled(value, known[key]) for key, value in table.items()}
+    return kind(**checked(kind, filled, where))
+
+
+def checked(kind: type[Options], values: Mapping[str, object], where: str) -> dict[str, Any]:
+    """Values of options, each of its kind and within its range."""
+    hints, found = get_type_hints(kind), {}
+    for each in fields(kind):
+        if each.name in values:
+            value = _value(values[each.name], hints[each.name], f"{where}: {each.name}")
+            within: Range | None = each.metadata.get("within")
+            if value is not None and within is not None and not within.holds(value):
+                raise UserError(f"{where}: {each.name} is {values[each.name]!r}, but it must be {within.said}.")
+            found[each.name] = value
+    return found
+
+
+def presets(kind: type[Options], fidelity: Fidelity, fed: bool = False) -> dict[str, object]:
+    """What a fidelity sets of a class of options; `fed` is whether there is input feeding."""
+    found: dict[str, object] = {}
+    for each in fields(kind):
+        value = each.metadata.get(fidelity, MISSING)
+        if value is not MISSING:
+            found[each.name] = value[fed] if isinstance(value, Feeding) else value
+    return found
+
+
+def check_keys(table: Iterable[str], known: Iterable[str], where: str) -> None:
+    """Every key of a table is known."""
+    known = [*known]
+    for key in table:
+        if key not in known:
+            raise UserError(f"{where}: there is no key {key!r}{nearest(key, known)}.")
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a key that does not exist: the one that was meant, or all there are."""
+    known = [*known]
+    near = difflib.get_close_matches(key, known, 1)
+    return f"; the nearest is {near[0]!r}" if near else f"; the keys are {', '.join(known)}"
+
+
+def _filled(value: object, known: "Field[Any]") -> object:
+    """A table over the default of its own key: the critic's attention is not the actor's."""
+    merges = isinstance(known.default, Options) and isinstance(value, Mapping)
+    return {**asdict(known.default), **value} if merges else value  # type: ignore[dict-item, arg-type]
+
+
+def _value(value: object, hint: Any, where: str) -> object:
+    """A value checked against its annotation; an integer may stand for a float."""
+    if isinstance(hint, type) and issubclass(hint, Options):
+        if isinstance(value, hint):
+            return value
+        if not isinstance(value, Mapping):
+            raise UserError(f"{where} must be a table, not {value!r}.")
+        return build(hint, value, where)
+    origin = get_origin(hint)
+    if origin is Literal:
+        if not isinstance(value, str) or value not in get_args(hint):
+            raise UserError(f"{where} is {value!r}, but it must be one of {', '.join(map(str, get_args(hint)))}.")
+        return value
+    if origin in (Union, types.UnionType):
+        return None if value is None else _value(value, get_args(hint)[0], where)
+    if origin is tuple:
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not hint:
+        raise UserError(f"{where} is {value!r}, but it must be {_article(hint.__name__)}.")
+    return value
+
+
+def _article(name: str) -> str:
+    words = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
+    return words.get(name, name)

@@ -1,0 +1,105 @@
+"""The pay-off of a recipe: options, and the reward that they make."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from torch import Tensor
+
+from seqcredit.errors import UserError
+from seqcredit.named import find, is_named
+from seqcredit.options import UP_TO_1, Options, Range, option
+from seqcredit.rewards.bleu import Bleu
+from seqcredit.rewards.chrf import ChrF
+from seqcredit.rewards.cider import CiderD
+from seqcredit.rewards.custom import Custom
+from seqcredit.rewards.edit import EditDistance, Hamming
+from seqcredit.rewards.finished import OnlyFinished
+from seqcredit.rewards.linear import LinearBleu
+from seqcredit.rewards.own import OwnReference
+from seqcredit.rewards.rouge import RougeL
+from seqcredit.types import Reward
+
+METRICS = ("bleu", "linear-bleu", "edit", "hamming", "rouge-l", "chrf", "cider")
+_METRIC = Range(
+    f"one of {', '.join(METRICS)}, or FILE:FUNCTION of your own", lambda name: name in METRICS or is_named(name)
+)
+
+
+@dataclass(frozen=True)
+class Payoff(Options):
+    """The pay-off R. Which keys count depends on `metric`."""
+
+    metric: str = option("bleu", _METRIC)  # or "my_file:function" of (text, references), beside the recipe
+    smoothing: Literal["add-one", "add-one-above-1", "floor", "exponential", "none"] = "add-one"  # bleu
+    precision: float = option(0.6, UP_TO_1)  # linear-bleu: of unigrams, as the actor has it on validation data
+    falling: float = option(0.5, UP_TO_1)  # linear-bleu: the precision of n-grams over that of (n-1)-grams
+    length: float = option(1.0, UP_TO_1)  # linear-bleu: of all outputs over that of the references
+    scaled: bool = True  # bleu: times the reference's length, for the token rewards
+    unk_matches: bool = True
+    brevity: Literal["closest", "mean"] = "closest"  # bleu: the length to reach; several references let it be short
+    unfinished: Literal["score", "without_brevity", "nothing"] = "score"  # what a prefix without eos has
+    references: Literal["all", "own"] = "all"  # "own": only the one that is learned from, as in the paper
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.unfinished == "without_brevity" and self.metric != "bleu":
+            raise UserError(
+                f"Payoff: unfinished is 'without_brevity', but only bleu has a brevity penalty; for {self.metric} it "
+                "must be one of score, nothing."
+            )
+
+
+def reward_of(
+    payoff: Payoff, words: Sequence[str], documents: Callable[[], Tensor], folder: Path | None = None
+) -> Reward:
+    """The reward of a pay-off.
+
+    `words` has the text of each id; `documents` gives the references (D, R, L) of training, where they are needed.
+    """
+    reward = _metric(payoff, words, documents, folder)
+    if payoff.references == "own":
+        reward = OwnReference(reward)
+    return OnlyFinished(reward) if payoff.unfinished == "nothing" else reward
+
+
+def _metric(payoff: Payoff, words: Sequence[str], documents: Callable[[], Tensor], folder: Path | None) -> Reward:
+    """A reward by its name."""
+    unk = payoff.unk_matches
+    match payoff.metric:
+        case "bleu":
+            return Bleu(
+                smoothing=payoff.smoothing,
+                scaled=payoff.scaled,
+                unfinished_brevity=payoff.unfinished != "without_brevity",
+                unk_matches=unk,
+                brevity=payoff.brevity,
+            )
+        case "linear-bleu":
+            return LinearBleu(
+                precision=payoff.precision,
+                falling=payoff.falling,
+                length=payoff.length,
+                scaled=payoff.scaled,
+                unk_matches=unk,
+            )
+        case "edit":
+            return EditDistance(by_length=not payoff.scaled, unk_matches=unk)
+        case "hamming":
+            return Hamming(unk_matches=unk)
+        case "rouge-l":
+            return RougeL(unk_matches=unk)
+        case "chrf":
+            return ChrF(words, unk_matches=unk)
+        case "cider":
+            return CiderD.from_references(documents(), unk_matches=unk)
+        case _:
+            return Custom(_function(payoff.metric, folder), words, unk_matches=unk, text=True, name=payoff.metric)
+
+
+def _function(name: str, folder: Path | None) -> Callable[..., object]:
+    found = find(name, folder)
+    if not callable(found):
+        raise UserError(f"{name} is not a function: make it one of (text, references) that returns a number.")
+    return found

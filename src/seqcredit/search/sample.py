@@ -1,0 +1,116 @@
+"""Sampling and greedy search: one word after another, for any policy.
+
+The bound counts eos. At position bound - 1 only eos is allowed: it has probability 1 there, in sampling and in beam
+search alike, as in the paper's bounded sequences.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from seqcredit.credit.values import only_actions
+from seqcredit.draws import draw
+from seqcredit.errors import UserError
+from seqcredit.models.policy import Dropout, M, Policy, Readout, S
+
+CROWD = 0.75  # finished sentences leave once those that go on are at most this share of the batch
+
+
+@torch.no_grad()
+def sample(
+    policy: Policy[M, S],
+    memory: M,
+    bound: int | Int[Tensor, " B"],
+    uniform: Float[Tensor, "B longest"],
+    dropout: Dropout | None = None,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> Int[Tensor, "B T"]:
+    """One sequence a sentence from the model's own distribution, as long as the longest of them.
+
+    `uniform` has a number in [0, 1) for each word that may be drawn.
+    """
+    _check_sampling(temperature, top_k, top_p)
+
+    def choose(logits: Tensor, rows: Tensor, t: int) -> Tensor:
+        return draw(_weights(logits, temperature, top_k, top_p), uniform[rows, t])
+
+    return _generate(policy, memory, bound, choose, dropout)
+
+
+@torch.no_grad()
+def greedy(policy: Policy[M, S], memory: M, bound: int | Int[Tensor, " B"]) -> Int[Tensor, "B T"]:
+    """The most probable word at every step."""
+    return _generate(policy, memory, bound, lambda logits, _rows, _t: logits.argmax(-1), None)
+
+
+def _generate(
+    policy: Policy[M, S],
+    memory: M,
+    bound: int | Int[Tensor, " B"],
+    choose: Callable[[Tensor, Tensor, int], Tensor],
+    dropout: Dropout | None,
+) -> Int[Tensor, "B T"]:
+    """Word by word; sentences that have ended leave the batch."""
+    limit, _, longest = limits(bound, memory.rows, device_of(policy))
+    eos, actions = policy.alphabet.eos, policy.alphabet.actions
+    rows = torch.arange(len(limit), device=limit.device)  # sentences that are still in the batch
+    tokens = torch.full((len(limit), longest), eos, device=limit.device)
+    state, token, going = policy.start(memory), None, torch.ones_like(rows, dtype=torch.bool)
+    written = Readout(len(rows))
+    for t in range(longest - 1):
+        scores, state = policy.step(memory, state, token, None if dropout is None else dropout.at(rows, t))
+        going = going & (t < limit[rows] - 1)
+        token = choose(only_actions(written(scores), actions), rows, t).masked_fill(~going, eos)
+        tokens[rows, t] = token
+        going = going & (token != eos)
+        left = int(going.sum())
+        if left == 0:
+            return tokens[:, : t + 1]
+        if left <= CROWD * len(rows):
+            keep = going.nonzero().squeeze(1)
+            memory, state = memory.select(keep), state.select(keep)
+            rows, token, going = rows[keep], token[keep], going[keep]
+    return tokens
+
+
+def _weights(
+    logits: Float[Tensor, "B V"], temperature: float, top_k: int | None, top_p: float | None
+) -> Float[Tensor, "B V"]:
+    """What to draw from, not normalised: first the temperature, then the k best, then the nucleus among them."""
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    weights = torch.softmax(logits if temperature == 1 else logits / temperature, -1)
+    if top_k is not None and top_k < weights.shape[-1]:
+        weights = weights.masked_fill(weights < weights.topk(top_k, -1).values[:, -1:], 0)
+    if top_p is not None and top_p < 1:
+        ranked, words = weights.sort(dim=-1, descending=True, stable=True)
+        before = ranked.cumsum(-1) - ranked
+        outside = before >= top_p * ranked.sum(-1, keepdim=True)
+        weights = weights.scatter(-1, words, ranked.masked_fill(outside, 0))
+    return weights
+
+
+def limits(bound: int | Int[Tensor, " B"], rows: int, device: torch.device) -> tuple[Int[Tensor, " B"], int, int]:
+    """The bound of every sentence, the least and the greatest."""
+    limit = torch.as_tensor(bound, device=device).expand(rows)
+    shortest, longest = (bound, bound) if isinstance(bound, int) else (int(limit.min()), int(limit.max()))
+    if shortest < 1:
+        raise UserError(f"bound = {shortest}: eos counts, so the least is 1")
+    return limit, shortest, longest
+
+
+def device_of(policy: nn.Module) -> torch.device:
+    """Where a policy's weights are."""
+    return next(policy.parameters()).device
+
+
+def _check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
+    if temperature <= 0:
+        raise UserError(f"temperature = {temperature}: choose a positive number, or search greedily")
+    if top_k is not None and top_k < 1:
+        raise UserError(f"top_k = {top_k}: keep at least 1 word")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise UserError(f"top_p = {top_p}: choose a probability above 0 and at most 1")
