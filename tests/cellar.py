@@ -15,13 +15,14 @@ import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from seqcredit import config
 from seqcredit.cli import main
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.experiments.build import task_of
+from seqcredit.experiments.recipe import RECIPES, load, parse, resolved
 from seqcredit.experiments.runs import Run
-from seqcredit.training.trainer import StoppedError, Trainer
+from seqcredit.training.trainer import Reporting, StoppedError, Trainer
 
 TINY = """
 name = "tiny"
@@ -55,7 +56,7 @@ epochs = 2
 tau = 0.05
 """
 ROOT = Path(__file__).parents[1]
-ERAC, MLE = (config.RECIPES / "tatoeba" / f"{name}.toml" for name in ("erac", "mle"))
+ERAC, MLE = (RECIPES / "tatoeba" / f"{name}.toml" for name in ("erac", "mle"))
 
 
 def by_sacrebleu(baseline: Sequence[Sequence[str]], system: Sequence[Sequence[str]], wanted: Any) -> tuple[float, str]:
@@ -109,7 +110,7 @@ def write_cell(
     **figures: Any,
 ) -> float:
     """A cell, its hypotheses and their counts; its BLEU."""
-    settings: Mapping[str, Any] = tomllib.loads(config.resolved(config.load(toml, overrides)))
+    settings: Mapping[str, Any] = tomllib.loads(resolved(load(toml, overrides)))
     score = bleu(hypotheses, references(prepared))
     cell = {
         "recipe": recipe,
@@ -136,14 +137,14 @@ def write_cell(
 
 def train(folder: Path, prepared: Prepared, seed: int = 1, updates: int | None = None) -> Run:
     """A real run of three phases, 54 updates in all; it may be stopped before it is done."""
-    recipe = config.parse({**tomllib.loads(TINY), "seed": seed}, "tiny")
+    recipe = parse({**tomllib.loads(TINY), "seed": seed}, "tiny")
     run = Run.create(folder, TINY, recipe, prepared.folder, prepared.checksums)
-    trainer = Trainer(run, prepared, lambda _: None, log_every=2)
+    trainer = Trainer(task_of(recipe, prepared), run.folder, Reporting(lambda _: None, log_every=2))
     if updates is not None:
         report, count = trainer._report, iter(range(1, updates + 1))
 
-        def counted(batches: int) -> None:
-            report(batches)
+        def counted(lengths: Sequence[int]) -> None:
+            report(lengths)
             trainer.stop = next(count) == updates
 
         trainer._report = counted  # type: ignore[method-assign]

@@ -11,15 +11,18 @@ from typing import Any, NamedTuple
 import pytest
 
 from cellar import make_data, train
-from seqcredit import config
+from seqcredit.algorithms import ActorCritic, Mle, SoftQ
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.experiments.build import build_actor, build_critic
+from seqcredit.experiments.recipe import Recipe
+from seqcredit.experiments.runs import Run
 from seqcredit.inspect import numbers as inspection
 from seqcredit.inspect.numbers import Judge, Subject
+from seqcredit.models.build import LSTM
 from seqcredit.results.evaluate import write_hypotheses
-from seqcredit.experiments.build import build_actor, build_critic
-from seqcredit.experiments.runs import Run
+from seqcredit.rewards.payoff import Payoff
 
 RECIPE = """
 name = "tiny"
@@ -44,6 +47,20 @@ def run() -> Callable[..., Done]:
         return subprocess.run(line, capture_output=True, text=True, check=False, input=stdin)
 
     return command
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few hundred made-up sentences, prepared once."""
+    folder = tmp_path_factory.mktemp("data") / "phrases"
+    sizes = {"train": 240, "valid": 30, "test": 30}
+    prepare({name: phrases(name, size) for name, size in sizes.items()}, folder, PrepareOptions(tokenized=True))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def prepared(data: Path) -> Prepared:
+    return Prepared.open(data)
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +107,7 @@ class Shown(NamedTuple):
     vaml: Run
 
 
-def make_run(folder: Path, prepared: Prepared, recipe: config.Recipe, networks: tuple[str, ...]) -> Run:
+def make_run(folder: Path, prepared: Prepared, recipe: Recipe, networks: tuple[str, ...]) -> Run:
     """A run with the weights of its first draw, enlarged so that the networks have opinions."""
     run = Run.create(folder, "", recipe, prepared.folder, prepared.checksums)
     build = {"actor": build_actor, "critic": build_critic}
@@ -101,7 +118,7 @@ def make_run(folder: Path, prepared: Prepared, recipe: config.Recipe, networks: 
     return run
 
 
-def _changed(reference: list[str], recipe: config.Recipe) -> list[str]:
+def _changed(reference: list[str], recipe: Recipe) -> list[str]:
     """A reference with some words left out and some doubled, as long as the recipe allows at the most."""
     rng = random.Random(f"{recipe.name} {' '.join(reference)}")
     return [word for word in reference for _ in range(rng.choice((0, 1, 1, 1, 2)))][: recipe.longest_output]
@@ -113,12 +130,12 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     sizes = {"train": 300, "valid": 20, "test": 30}
     prepare({name: phrases(name, size) for name, size in sizes.items()}, place / "data", PrepareOptions(tokenized=True))
     prepared = Prepared.open(place / "data")
-    small, judge = config.Model(8, 8), config.Model(8, 8, attention="mlp", dropout=0.0)
+    small, judge = LSTM(8, 8), LSTM(8, 8, attention="mlp", dropout=0.0)
     sizes_of = {"actor": small, "critic": judge, "beam": 2, "longest_output": 12}
-    mle = config.Recipe("MLE", (config.Mle("mle", 0.1),), seed=1, **sizes_of)
-    erac = config.Recipe("ERAC", (config.ActorCritic("actor_critic", 0.1, tau=0.3),), seed=2, **sizes_of)
-    edit = config.Payoff(metric="edit")
-    vaml = config.Recipe("VAML", (config.SoftQ("soft_q", 0.1, tau=0.2, bound=20),), seed=3, payoff=edit, **sizes_of)
+    mle = Recipe("MLE", (Mle("mle", 0.1),), seed=1, **sizes_of)
+    erac = Recipe("ERAC", (ActorCritic("actor_critic", 0.1, tau=0.3),), seed=2, **sizes_of)
+    edit = Payoff(metric="edit")
+    vaml = Recipe("VAML", (SoftQ("soft_q", 0.1, tau=0.2, bound=20),), seed=3, payoff=edit, **sizes_of)
     both = ("actor", "critic")
     return Shown(
         prepared,

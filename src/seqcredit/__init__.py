@@ -1,5 +1,60 @@
-"""Train sequence models with token-level credit."""
+"""Train sequence models with token-level credit.
 
-from importlib.metadata import version
+    import seqcredit as sc
 
-__version__ = version("seqcredit")
+    trained = sc.train(sc.LSTM(), pairs, reward="bleu", algorithm=sc.ERAC())
+    trained.translate("guten morgen")
+
+`train` trains, `load` opens a run folder, `MLE`, `RAML`, `VAML`, `AC` and `ERAC` are the algorithms, `LSTM` is the
+paper's model, `rewards` scores every prefix, `models` says what any other model must do. All of it is imported when it
+is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seqcredit import models, rewards
+    from seqcredit.api import Evaluation, Trained, load, train
+    from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, VAML
+    from seqcredit.models.build import LSTM
+
+    __version__: str
+
+__all__ = [
+    "AC",
+    "ERAC",
+    "LSTM",
+    "MLE",
+    "RAML",
+    "VAML",
+    "Evaluation",
+    "Trained",
+    "load",
+    "models",
+    "rewards",
+    "train",
+]
+
+_FROM = {
+    **dict.fromkeys(("Evaluation", "Trained", "load", "train"), "seqcredit.api"),
+    **dict.fromkeys(("AC", "ERAC", "MLE", "RAML", "VAML"), "seqcredit.experiments.presets"),
+    "LSTM": "seqcredit.models.build",
+}
+
+
+def __getattr__(name: str) -> object:
+    """What a user imports, when it is first used."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("seqcredit")
+    if name in ("models", "rewards"):
+        return importlib.import_module(f"seqcredit.{name}")
+    if name in _FROM:
+        return getattr(importlib.import_module(_FROM[name]), name)
+    raise AttributeError(f"module 'seqcredit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,7 +1,7 @@
 """Credit error of networks made right or wrong on purpose, and of networks that learn, which it leaves alone."""
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,51 +9,91 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqcredit import config
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Models, Phase, SoftQ
+from seqcredit.algorithms.exact import EditJudge, RolloutJudge, plain_edit
+from seqcredit.algorithms.phase import Examples
 from seqcredit.credit.oracle import EditOracle
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
-from seqcredit.experiments.build import build_actor, build_critic
-from seqcredit.training.exact import EditJudge, RolloutJudge, judge_of, short
-from seqcredit.experiments.runs import Run, log_entries, of_network
-from seqcredit.training.trainer import Trainer
-from seqcredit.types import lengths
+from seqcredit.experiments.build import build_actor, build_critic, build_reward, load_critic, task_of
+from seqcredit.experiments.recipe import Recipe
+from seqcredit.experiments.runs import Run
+from seqcredit.models.build import LSTM
+from seqcredit.models.policy import Policy, Tensors, Written
+from seqcredit.rewards.payoff import Payoff
+from seqcredit.training.log import log_entries
+from seqcredit.training.trainer import Reporting, Trainer
+from seqcredit.training.validation import examples_of, short
+from seqcredit.types import Alphabet, lengths
 
-PAYOFF = config.Payoff(metric="edit")
-SOFT_Q = config.SoftQ("soft_q", 0.01, "adam", tau=0.2, bound=20, samples=2, epochs=2, batch_size=80, exact=3)
-CRITIC = config.Critic("critic", 0.01, "adam", tau=0.1, extra_length=2, samples=1, epochs=2, batch_size=120, exact=2)
+PAYOFF = Payoff(metric="edit")
+SOFT_Q = SoftQ("soft_q", 0.01, "adam", tau=0.2, bound=20, samples=2, epochs=2, batch_size=80, exact=3)
+CRITIC = Critic("critic", 0.01, "adam", tau=0.1, extra_length=2, samples=1, epochs=2, batch_size=120, exact=2)
 EVERYTHING = replace(
     SOFT_Q, look_ahead="target", target_rate=0.1, steps=3, exact_eos=0.5, proposal="mixed", judged_by="exact"
 )
-SMALL = config.Model(8, 8)
-JUDGED = config.Model(8, 8, attention="dot", dropout=0.2)
+SMALL = LSTM(8, 8)
+JUDGED = LSTM(8, 8, attention="dot", dropout=0.2)
 
 
-class Exact(nn.Module):
+@dataclass(frozen=True)
+class Reference(Tensors):
+    """All that these critics remember."""
+
+    words: Tensor
+
+
+class Knowing(Policy[Reference, Reference]):
+    """A critic without weights to speak of."""
+
+    reads = "references"
+
+    def __init__(self, actions: int) -> None:
+        super().__init__()
+        self.alphabet, self.nothing = Alphabet(actions), nn.Parameter(torch.zeros(0))
+
+    def encode(self, references: Tensor) -> Reference:
+        return Reference(references[:, 0])
+
+    def score(self, memory: Reference, tokens: Tensor, dropout: Any = None) -> Written:
+        raise NotImplementedError
+
+    def start(self, memory: Reference) -> Reference:
+        return memory
+
+    def step(self, memory: Reference, state: Reference, token: Any, dropout: Any = None) -> tuple[Written, Reference]:
+        raise NotImplementedError
+
+
+class Exact(Knowing):
     """A critic whose Q is the oracle's, plus a number."""
 
-    def __init__(self, actions: int, phase: config.SoftQ, more: float = 0.0) -> None:
-        super().__init__()
-        self.actions, self.phase, self.more = actions, phase, more
+    def __init__(self, actions: int, phase: SoftQ, more: float = 0.0) -> None:
+        super().__init__(actions)
+        self.phase, self.more = phase, more
 
-    def encode(self, references: Tensor) -> Tensor:
+    def score(self, memory: Reference, tokens: Tensor, dropout: Any = None) -> Written:
         assert not self.training  # dropout would be at work
-        return references[:, 0]
-
-    def features(self, memory: Tensor, tokens: Tensor) -> Tensor:
         rows = []
-        for reference, row in zip(memory, tokens, strict=True):
+        for reference, row in zip(memory.words, tokens, strict=True):
             words = reference[: int(lengths(reference))]
-            oracle = EditOracle.solve(words, self.actions, self.phase.bound, self.phase.tau)
+            oracle = EditOracle.solve(words, self.alphabet.size, self.phase.bound, self.phase.tau)
             rows.append(oracle.along(row.unsqueeze(0))[0])
-        return torch.stack(rows) + self.more
+        return Written(torch.stack(rows) + self.more)
 
-    def readout(self, features: Tensor) -> Tensor:
-        return features
+
+def examples(prepared: Prepared, payoff: Payoff = PAYOFF) -> Examples:
+    recipe = Recipe("r", (SOFT_Q,), payoff=payoff)
+    alphabet = Alphabet(len(prepared.target_vocabulary))
+    return examples_of(prepared, "valid", build_reward(recipe, prepared), alphabet)
+
+
+def edit_judge(prepared: Prepared, phase: SoftQ, sentences: int, payoff: Payoff = PAYOFF) -> EditJudge:
+    return EditJudge(examples(prepared, payoff), phase.tau, phase.bound, sentences)
 
 
 def test_the_exact_q_has_no_error_and_a_shift_is_one_of_q_but_not_of_its_targets(prepared: Prepared) -> None:
-    judge = EditJudge(PAYOFF, SOFT_Q, prepared, "valid", 3)
+    judge = edit_judge(prepared, SOFT_Q, 3)
     actions = len(prepared.target_vocabulary)
     critic = Exact(actions, SOFT_Q).train()
     assert judge.error(critic) == pytest.approx((0, 0), abs=1e-12)
@@ -62,57 +102,51 @@ def test_the_exact_q_has_no_error_and_a_shift_is_one_of_q_but_not_of_its_targets
     absolute, kl = judge.error(resting)
     assert not resting.training
     assert (absolute, kl) == pytest.approx((0.7, 0), abs=1e-12)
-    assert judge.figures({"critic": Exact(actions, SOFT_Q, 0.7)}) == {"credit_error": 0.7, "credit_kl": 0.0}
+    nobody = Knowing(actions)
+    assert judge.figures(Models(nobody, Exact(actions, SOFT_Q, 0.7))) == {"credit_error": 0.7, "credit_kl": 0.0}
     assert judge.states == int((lengths(judge.tokens) + 1).sum()) > 3 * 4 * 3
 
 
 def test_a_network_that_learned_nothing_is_far_off(prepared: Prepared) -> None:
-    recipe = config.Recipe("r", (SOFT_Q,), payoff=PAYOFF, actor=SMALL, critic=JUDGED)
-    absolute, kl = EditJudge(PAYOFF, SOFT_Q, prepared, "valid", 3).error(build_critic(recipe, prepared))
+    recipe = Recipe("r", (SOFT_Q,), payoff=PAYOFF, actor=SMALL, critic=JUDGED)
+    absolute, kl = edit_judge(prepared, SOFT_Q, 3).error(build_critic(recipe, prepared))
     assert absolute > 0.5
     assert kl > 0.5
 
 
 def test_only_what_is_short_enough_for_the_bound_is_judged(prepared: Prepared) -> None:
     assert (lengths(short(prepared, "valid", 9, 9).references) <= 9).all()
-    tight = config.SoftQ("q", 0.1, tau=0.2, bound=9)
-    assert (lengths(EditJudge(PAYOFF, tight, prepared, "valid", 2).tokens) <= 8).all()
+    tight = SoftQ("q", 0.1, tau=0.2, bound=9)
+    assert (lengths(edit_judge(prepared, tight, 2).tokens) <= 8).all()
     with pytest.raises(UserError, match=r"No reference of valid in .* has 4 words or fewer.* set exact to 0\."):
-        EditJudge(PAYOFF, replace(tight, bound=5), prepared, "valid", 2)
+        edit_judge(prepared, replace(tight, bound=5), 2)
 
 
-@pytest.mark.parametrize(
-    "payoff", [config.Payoff(), config.Payoff("edit", unfinished="nothing"), config.Payoff("edit", scaled=False)]
-)
-def test_another_payoff_has_no_exact_oracle(payoff: config.Payoff, prepared: Prepared) -> None:
+@pytest.mark.parametrize("payoff", [Payoff(), Payoff("edit", unfinished="nothing"), Payoff("edit", scaled=False)])
+def test_another_payoff_has_no_exact_oracle(payoff: Payoff, prepared: Prepared) -> None:
     with pytest.raises(UserError, match="plain edit distance"):
-        EditJudge(payoff, SOFT_Q, prepared, "valid", 3)
+        edit_judge(prepared, SOFT_Q, 3, payoff)
+    assert not plain_edit(payoff)
+    assert plain_edit(PAYOFF)
 
 
-class Constant(nn.Module):
+class Constant(Knowing):
     """A critic that says the same of everything."""
 
     def __init__(self, value: float, actions: int) -> None:
-        super().__init__()
-        self.value, self.actions = value, actions
+        super().__init__(actions)
+        self.value = value
 
-    def encode(self, references: Tensor) -> Tensor:
-        return references[:, 0]
-
-    def start(self, memory: Tensor) -> Tensor:
-        return memory
-
-    def step(self, memory: Tensor, state: Tensor, token: Tensor | None) -> tuple[Tensor, Tensor]:
-        return torch.full((len(memory), self.actions), self.value), state
-
-    def readout(self, features: Tensor) -> Tensor:
-        return features
+    def step(self, memory: Reference, state: Reference, token: Any, dropout: Any = None) -> tuple[Written, Reference]:
+        return Written(torch.full((memory.rows, self.alphabet.size), self.value)), state
 
 
 def test_rollouts_are_made_anew_only_where_the_actor_moves(prepared: Prepared) -> None:
-    recipe = config.Recipe("r", (CRITIC,), actor=SMALL, critic=JUDGED)
+    recipe = Recipe("r", (CRITIC,), actor=SMALL, critic=JUDGED)
     actor, actions = build_actor(recipe, prepared).train(), len(prepared.target_vocabulary)
-    judge = RolloutJudge(recipe.payoff, CRITIC, prepared, "valid", 3, words=2, rollouts=8)
+    judge = RolloutJudge(
+        examples(prepared, recipe.payoff), CRITIC.longest, CRITIC.looking.later_tau, 3, words=2, rollouts=8
+    )
     assert "+-" not in judge.name
     low, high = (judge.error(actor, Constant(value, actions)) for value in (-100.0, 100.0))
     assert low + high == pytest.approx(200, rel=1e-5)  # every estimate lies between
@@ -127,36 +161,43 @@ def test_rollouts_are_made_anew_only_where_the_actor_moves(prepared: Prepared) -
 
 
 def test_a_phase_gets_the_judge_that_it_asks_for(prepared: Prepared) -> None:
-    assert isinstance(judge_of(SOFT_Q, PAYOFF, prepared), EditJudge)
-    assert isinstance(judge_of(CRITIC, PAYOFF, prepared), RolloutJudge)
-    for phase in (config.SoftQ("q", 0.1), config.Critic("c", 0.1), config.Mle("m", 0.1)):
-        assert judge_of(phase, PAYOFF, prepared) is None
+    given = examples(prepared)
+    assert isinstance(SOFT_Q.judge(given), EditJudge)
+    judge = CRITIC.judge(given)
+    assert isinstance(judge, RolloutJudge)
+    assert not judge.again  # its actor does not learn
+    joint = ActorCritic("ac", 0.1, exact=2).judge(given)
+    assert joint is not None
+    assert joint.again
+    for phase in (SoftQ("q", 0.1), Critic("c", 0.1), Mle("m", 0.1)):
+        assert phase.judge(given) is None
 
 
 # In a whole training.
 
 
 def train(
-    folder: Path, prepared: Prepared, phase: config.Phase, stop_at: int | None = None, copy: int = 0
+    folder: Path, prepared: Prepared, phase: Phase, stop_at: int | None = None, copy: int = 0
 ) -> tuple[Run, list[str]]:
     """A run of one phase; it may be stopped once and go on in another process' stead."""
-    critic = replace(JUDGED, copy=copy)
-    recipe = config.Recipe("r", (phase,), payoff=PAYOFF, actor=SMALL, critic=critic, longest_output=12)
-    run, said = Run.create(folder, "", recipe, prepared.folder, {}), []
+    critic, said = replace(JUDGED, copy=copy), []
+    recipe = Recipe("r", (phase,), payoff=PAYOFF, actor=SMALL, critic=critic, longest_output=12)
+    run = Run.create(folder, "", recipe, prepared.folder, {})
 
     class StopError(Exception):
         pass
 
     class Stopping(Trainer):
         def _update(self, *arguments: Any) -> None:
-            if self.progress.updates == stop_at:
+            if self.status.updates == stop_at:
                 raise StopError
             super()._update(*arguments)
 
+    reporting = Reporting(said.append, log_every=3)
     if stop_at is not None:
         with pytest.raises(StopError):
-            Stopping(run, prepared, said.append, log_every=3, checkpoint_minutes=0.0).train()
-    Trainer(run, prepared, said.append, log_every=3).train()
+            Stopping(task_of(recipe, prepared), folder, replace(reporting, checkpoint_minutes=0.0)).train()
+    Trainer(task_of(recipe, prepared), folder, reporting).train()
     return run, said
 
 
@@ -176,12 +217,11 @@ def test_all_ways_to_a_better_q_at_once_resume_bit_for_bit(prepared: Prepared, t
     assert "critic.pointer.weight" in run.weights()
     assert all(torch.equal(tensor, resumed.weights()[key]) for key, tensor in run.weights().items())
     assert log_without_times(run) == log_without_times(resumed)
-    judge = EditJudge(PAYOFF, EVERYTHING, prepared, "valid", 3)
-    critic = build_critic(run.recipe, prepared)
-    critic.load_state_dict(of_network(run.weights(), "critic"))
+    judge = edit_judge(prepared, EVERYTHING, 3)
+    models = Models(build_actor(run.recipe, prepared), load_critic(run, prepared))
     measured = validations(run)
     best = min(measured, key=lambda entry: entry["credit_kl"])
-    assert judge.figures({"critic": critic}) == {key: best[key] for key in ("credit_error", "credit_kl")}
+    assert judge.figures(models) == {key: best[key] for key in ("credit_error", "credit_kl")}
     assert measured[0]["improved"]
     trained = [entry for entry in log_without_times(run) if entry["event"] == "train"]
     assert all(entry.keys() >= {"td", "eos_error", "distinct", "diversity"} for entry in trained)
@@ -192,20 +232,18 @@ def test_soft_q_can_be_judged_by_its_residuals(prepared: Prepared, tmp_path: Pat
     (entry,) = validations(run)
     assert entry["td"] > 0
     assert "bleu" not in entry
-    trainer = Trainer(run, prepared, said.append)
+    trainer = Trainer(task_of(run.recipe, prepared), run.folder, Reporting(said.append))
     trainer._load(run.weights())
-    trainer.progress.phase = 0
     trainer._begin_phase()
-    kind, score = trainer.judge()
-    assert (kind, round(-score, 4)) == ("td", entry["td"])  # the same draws, and no dropout
-    assert trainer.models["critic"].training
+    found = trainer.validator.judge()
+    assert (found.name, round(found.value, 4)) == ("td", entry["td"])  # the same draws, and no dropout
+    assert not found.higher
+    assert trainer.task.networks["critic"].training
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", [SOFT_Q, CRITIC], ids=["soft_q", "critic"])
-def test_it_is_measured_without_a_trace_and_after_a_resume(
-    phase: config.Phase, prepared: Prepared, tmp_path: Path
-) -> None:
+def test_it_is_measured_without_a_trace_and_after_a_resume(phase: Phase, prepared: Prepared, tmp_path: Path) -> None:
     run, said = train(tmp_path / "with", prepared, phase)
     without, _ = train(tmp_path / "without", prepared, replace(phase, exact=0))  # type: ignore[call-arg]
     resumed, _ = train(tmp_path / "resumed", prepared, phase, stop_at=3)

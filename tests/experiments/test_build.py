@@ -1,23 +1,29 @@
+"""From a recipe and a prepared folder to networks, rewards and a task."""
+
 import dataclasses
-import math
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 import torch
 
-from seqcredit import config
+from seqcredit.algorithms import ActorCritic, Critic, Mle
 from seqcredit.data.images import Features
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.text import Example
 from seqcredit.errors import UserError
+from seqcredit.experiments.build import build_actor, build_critic, build_reward, load_actor, load_critic, task_of
+from seqcredit.experiments.recipe import Recipe
+from seqcredit.experiments.runs import Run
+from seqcredit.models.build import LSTM
 from seqcredit.models.captioner import Captioner
-from seqcredit.rewards import Bleu, ChrF, CiderD, EditDistance, Hamming, LinearBleu, OnlyFinished, OwnReference, RougeL
-from seqcredit.experiments.build import SCALED, build_actor, build_critic, build_payoffs, build_reward
+from seqcredit.rewards import Bleu, ChrF, CiderD, Custom, OnlyFinished, OwnReference
+from seqcredit.rewards.metrics import BLEU, EDIT
+from seqcredit.rewards.payoff import Payoff
+from seqcredit.types import Reward, pad_references
 
-RECIPE = config.Recipe("r", (config.Mle("mle", 0.1),), actor=config.Model(8, 6), critic=config.Model(8, 6, 1, "mlp"))
+RECIPE = Recipe("r", (Mle("mle", 0.1),), actor=LSTM(8, 6), critic=LSTM(8, 6, 1, "mlp"))
 
 
 def test_weights_are_a_function_of_the_seed(prepared: Prepared) -> None:
@@ -45,91 +51,88 @@ def pictures(tmp_path: Path) -> Prepared:
 
 
 def test_pictures_have_an_actor_of_their_own(pictures: Prepared, prepared: Prepared) -> None:
-    looking = dataclasses.replace(RECIPE, actor=config.Model(8, 6, 2, "none", dropout=0.2))
+    looking = dataclasses.replace(RECIPE, actor=LSTM(8, 6, 2, "none", dropout=0.2))
     actor = build_actor(looking, pictures)
     assert isinstance(actor, Captioner)
     assert (actor.picture.in_features, actor.decoder.num_layers, actor.dropout) == (5, 2, 0.2)
     assert torch.equal(actor.readout.weight, build_actor(looking, pictures).readout.weight)
-    with pytest.raises(UserError, match=r"holds pictures.*attention to 'none'"):
+    with pytest.raises(UserError, match=r"hold pictures.*attention to 'none'"):
         build_actor(RECIPE, pictures)
-    with pytest.raises(UserError, match="holds sentences"):
+    with pytest.raises(UserError, match="hold sentences"):
         build_actor(looking, prepared)
     with pytest.raises(UserError, match="critic reads the reference"):
-        build_critic(dataclasses.replace(RECIPE, critic=config.Model(attention="none")), pictures)
+        build_critic(dataclasses.replace(RECIPE, critic=LSTM(attention="none")), pictures)
+
+
+def reward(payoff: Payoff, prepared: Prepared, folder: Path | None = None) -> Reward:
+    return build_reward(dataclasses.replace(RECIPE, payoff=payoff), prepared, folder)
 
 
 def test_only_the_own_reference(prepared: Prepared) -> None:
-    reward = build_reward(config.Payoff(references="own", unfinished="nothing"), prepared, True)
-    assert isinstance(reward, OnlyFinished)
-    assert isinstance(reward.reward, OwnReference)
-    assert isinstance(reward.reward.reward, Bleu)
+    made = reward(Payoff(references="own", unfinished="nothing"), prepared)
+    assert isinstance(made, OnlyFinished)
+    assert isinstance(made.reward, OwnReference)
+    assert isinstance(made.reward.reward, Bleu)
 
 
-@pytest.mark.parametrize(
-    ("metric", "kind"),
-    [
-        ("bleu", Bleu),
-        ("linear-bleu", LinearBleu),
-        ("edit", EditDistance),
-        ("hamming", Hamming),
-        ("rouge-l", RougeL),
-        ("chrf", ChrF),
-        ("cider", CiderD),
-    ],
-)
-def test_every_metric_has_a_reward(prepared: Prepared, metric: str, kind: type) -> None:
-    reward = build_reward(config.Payoff(metric=metric, unk_matches=False), prepared, True)
-    assert isinstance(reward, kind)
-    assert not reward.unk_matches
-    late = build_reward(config.Payoff(metric=metric, unfinished="nothing"), prepared, True)
-    assert isinstance(late, OnlyFinished)
-    assert isinstance(late.reward, kind)
-    scores = reward.prefix_scores(torch.tensor([[2, 3, 0]]), torch.tensor([[[2, 3, 0]]]))
-    assert scores[0, -1] > scores[0, 0]
+def test_rewards_know_the_words_and_the_references_of_training(prepared: Prepared, tmp_path: Path) -> None:
+    words = prepared.target_vocabulary.words
+    spelt = reward(Payoff("chrf"), prepared)
+    tokens, references = torch.tensor([[2, 3, 0]]), torch.tensor([[[2, 4, 0]]])
+    expected = ChrF(words).prefix_scores(tokens, references)
+    assert torch.equal(spelt.prefix_scores(tokens, references), expected)
+    weighed = reward(Payoff("cider"), prepared)
+    train = prepared.split("train")
+    known = [sorted({tuple(reference.tolist()) for reference in train.references(i)}) for i in range(len(train))]
+    expected = CiderD.from_references(pad_references(known)).prefix_scores(tokens, references)
+    torch.testing.assert_close(weighed.prefix_scores(tokens, references), expected)
+    (tmp_path / "own_build_file.py").write_text("def score(text, references):\n    return len(text.split())\n")
+    own = reward(Payoff("own_build_file:score"), prepared, tmp_path)
+    assert isinstance(own, Custom)
+    assert own.words is words
+    assert own.prefix_scores(tokens, references).tolist() == [[0, 1, 2, 2]]
 
 
-def test_two_payoffs(prepared: Prepared) -> None:
-    unscaled = build_payoffs(RECIPE, config.Raml("raml", 0.1), prepared)
-    assert (unscaled.reward.scaled, unscaled.weight.scaled) == (True, False)
-    scaled = build_payoffs(RECIPE, config.Raml("raml", 0.1, weight_scaled=True), prepared)
-    assert scaled.weight.scaled
-
-
-def test_unfinished_prefixes(prepared: Prepared) -> None:
-    """A right word of two: e^-1 of what it has without brevity penalty, which comes only with eos; or nothing."""
-    tokens, references = torch.tensor([[2, 0]]), torch.tensor([[[2, 3, 0]]])
-    penalty = math.exp(-1)
-    for unfinished, first in {"score": penalty, "without_brevity": 1.0, "nothing": 0.0}.items():
-        reward = build_reward(config.Payoff(unfinished=unfinished), prepared, False)
-        scores = reward.prefix_scores(tokens, references)
-        torch.testing.assert_close(scores, torch.tensor([[0, first, penalty]]))
-
-
-@pytest.mark.parametrize(
-    ("metric", "scaled", "weight_scaled", "one"),
-    [
-        ("bleu", True, True, True),
-        ("bleu", False, False, True),
-        ("bleu", True, False, False),
-        ("edit", False, True, False),
-        ("chrf", True, False, True),
-        ("cider", True, False, True),
-    ],
-)
-def test_equal_payoffs_are_built_once(
-    prepared: Prepared, metric: str, scaled: bool, weight_scaled: bool, one: bool
+def test_cider_does_not_count_the_references_of_a_huge_corpus(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = dataclasses.replace(RECIPE, payoff=config.Payoff(metric=metric, scaled=scaled))
-    payoffs = build_payoffs(recipe, config.Raml("raml", 0.1, weight_scaled=weight_scaled), prepared)
-    assert (payoffs.reward is payoffs.weight) == one
-    without = build_payoffs(recipe, config.Critic("critic", 0.1), prepared)
-    assert without.reward is without.weight
+    monkeypatch.setattr("seqcredit.experiments.build.MOST_DOCUMENTS", 100)
+    with pytest.raises(UserError, match="CIDEr-D counts the references of at most 100 training examples"):
+        reward(Payoff("cider"), prepared)
+    assert isinstance(reward(Payoff("bleu"), prepared), Bleu)
 
 
-def test_what_scaled_changes(prepared: Prepared) -> None:
-    """The metrics of which both pay-offs may differ are those that it changes."""
-    tokens, references = torch.tensor([[2, 4, 0]]), torch.tensor([[[2, 3, 4, 5, 0]]])
-    for metric in get_args(get_type_hints(config.Payoff)["metric"]):
-        two = [build_reward(config.Payoff(metric=metric), prepared, scaled) for scaled in (False, True)]
-        scores, times = (reward.prefix_scores(tokens, references) for reward in two)
-        assert torch.equal(scores, times) == (metric not in SCALED)
+def test_a_task_is_what_the_recipe_asks_for(prepared: Prepared) -> None:
+    keys = {"seed": 7, "validation_beam": 3, "longest_output": 9, "on_divergence": "record", "metric": "edit"}
+    recipe = dataclasses.replace(RECIPE, **keys, payoff=Payoff("edit"))
+    task = task_of(recipe, prepared)
+    assert (task.phases, task.prepared, task.metric) == (recipe.phase, prepared, EDIT)
+    assert task_of(RECIPE, prepared).metric is BLEU
+    assert (task.seed, task.validation_beam, task.longest_output, task.on_divergence) == (7, 3, 9, "record")
+    assert task.reward == build_reward(recipe, prepared)
+    assert task.networks.keys() == {"actor"}
+    assert torch.equal(task.networks["actor"].readout.weight, build_actor(recipe, prepared).readout.weight)
+    both = task_of(dataclasses.replace(recipe, phase=(ActorCritic("ac", 0.1),)), prepared)
+    assert both.networks.keys() == {"actor", "critic"}
+    assert torch.equal(both.networks["critic"].readout.weight, build_critic(recipe, prepared).readout.weight)
+
+
+def test_the_critic_reads_the_references_that_the_payoff_counts(prepared: Prepared) -> None:
+    for references in ("own", "all"):
+        recipe = dataclasses.replace(RECIPE, payoff=Payoff(references=references))
+        assert build_critic(recipe, prepared).references == references
+
+
+def test_networks_of_a_finished_phase(prepared: Prepared, tmp_path: Path) -> None:
+    recipe = dataclasses.replace(RECIPE, phase=(Mle("mle", 0.1), Critic("critic", 0.1)))
+    run = Run.create(tmp_path / "run", "", recipe, prepared.folder, {})
+    for number, phase in enumerate(("mle", "critic"), 1):
+        networks = {"actor": build_actor(recipe, prepared), "critic": build_critic(recipe, prepared)}
+        run.save_weights(
+            phase, {f"{n}.{k}": t * 0 + number for n, m in networks.items() for k, t in m.state_dict().items()}
+        )
+    for load, other in ((load_actor, "mle"), (load_critic, "mle")):
+        last, first = load(run, prepared), load(run, prepared, phase=other)
+        assert not last.training
+        assert all((weight == 2).all() for weight in last.parameters())
+        assert all((weight == 1).all() for weight in first.parameters())

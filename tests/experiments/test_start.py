@@ -1,24 +1,29 @@
+"""Data, and what another run has learned."""
+
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from seqcredit import config
+from seqcredit.algorithms import Critic, Mle, Phase
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
-from seqcredit.experiments.build import build_actor, build_critic
+from seqcredit.experiments.build import build_actor, build_critic, task_of
+from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.experiments.start import open_data, take_over
-from seqcredit.training.trainer import Trainer
+from seqcredit.models.build import LSTM
+from seqcredit.training.log import Log
+from seqcredit.training.trainer import Reporting, Trainer
 
-SMALL = config.Model(embedding=8, hidden=8)
-JUDGE = config.Model(embedding=8, hidden=8, attention="mlp", dropout=0.0)
-MLE = config.Mle("mle", 0.1, epochs=1)
-CRITIC = config.Critic("critic", 0.01, epochs=1)
+SMALL = LSTM(embedding=8, hidden=8)
+JUDGE = LSTM(embedding=8, hidden=8, attention="mlp", dropout=0.0)
+MLE = Mle("mle", 0.1, epochs=1)
+CRITIC = Critic("critic", 0.01, epochs=1)
 
 
-def make(folder: Path, prepared: Prepared, *phases: config.Phase, actor: config.Model = SMALL, sums: str = "x") -> Run:
-    recipe = config.Recipe("r", phases, actor=actor, critic=JUDGE)
+def make(folder: Path, prepared: Prepared, *phases: Phase, actor: LSTM = SMALL, sums: str = "x") -> Run:
+    recipe = Recipe("r", phases, actor=actor, critic=JUDGE)
     return Run.create(folder, "", recipe, prepared.folder, {"source": sums, "target": "y"})
 
 
@@ -31,8 +36,8 @@ def pretrained(prepared: Prepared, tmp_path: Path) -> Run:
 
 
 def started(run: Run, prepared: Prepared) -> Trainer:
-    trainer = Trainer(run, prepared, lambda _: None)
-    trainer.log = type("Nothing", (), {"offset": 0})()
+    trainer = Trainer(task_of(run.recipe, prepared), run.folder, Reporting(lambda _: None))
+    trainer.log = Log(run.folder / "log.jsonl")
     trainer._begin_run()
     return trainer
 
@@ -44,14 +49,14 @@ def test_phases_of_the_same_name_are_not_trained_again(pretrained: Run, prepared
     trainer = started(run, prepared)
     assert trainer.phase == CRITIC
     assert (
-        trainer.models["actor"].readout.bias - build_actor(run.recipe, prepared).readout.bias - 1
+        trainer.task.networks["actor"].readout.bias - build_actor(run.recipe, prepared).readout.bias - 1
     ).abs().max() < 1e-6
     fresh = build_critic(run.recipe, prepared)
-    assert (trainer.models["critic"].readout.bias == fresh.readout.bias).all()
+    assert (trainer.task.networks["critic"].readout.bias == fresh.readout.bias).all()
 
 
 def test_other_settings_are_said(pretrained: Run, prepared: Prepared, tmp_path: Path) -> None:
-    run, said = make(tmp_path / "run", prepared, config.Mle("mle", 0.5), CRITIC), []
+    run, said = make(tmp_path / "run", prepared, Mle("mle", 0.5), CRITIC), []
     take_over(run, pretrained.folder, said.append)
     assert "with other settings" in said[0]
 
@@ -62,7 +67,7 @@ def test_a_warm_start_without_a_phase_in_common(pretrained: Run, prepared: Prepa
     assert said == [f"the weights of phase mle taken over from {pretrained.folder}"]
     trainer = started(run, prepared)
     assert trainer.phase == CRITIC
-    assert trainer.models["actor"].readout.bias.detach().min() > 0.8
+    assert trainer.task.networks["actor"].readout.bias.detach().min() > 0.8
 
 
 def test_another_vocabulary_is_refused(pretrained: Run, prepared: Prepared, tmp_path: Path) -> None:
@@ -72,7 +77,7 @@ def test_another_vocabulary_is_refused(pretrained: Run, prepared: Prepared, tmp_
 
 
 def test_another_shape_is_refused(pretrained: Run, prepared: Prepared, tmp_path: Path) -> None:
-    run = make(tmp_path / "run", prepared, MLE, CRITIC, actor=config.Model(embedding=8, hidden=10))
+    run = make(tmp_path / "run", prepared, MLE, CRITIC, actor=LSTM(embedding=8, hidden=10))
     with pytest.raises(UserError, match=r"actor of .* has hidden = 8, this recipe's has 10"):
         take_over(run, pretrained.folder, print)
 
@@ -82,7 +87,7 @@ def test_a_critic_that_copies_does_not_start_from_one_that_does_not(prepared: Pr
     other.save_weights(
         "critic", {f"critic.{k}": t for k, t in build_critic(other.recipe, prepared).state_dict().items()}
     )
-    recipe = config.Recipe("r", (CRITIC,), actor=SMALL, critic=replace(JUDGE, copy=16))
+    recipe = Recipe("r", (CRITIC,), actor=SMALL, critic=replace(JUDGE, copy=16))
     run = Run.create(tmp_path / "run", "", recipe, prepared.folder, {"source": "x", "target": "y"})
     with pytest.raises(UserError, match=r"critic of .* has copy = 0, this recipe's has 16; make them the same"):
         take_over(run, other.folder, print)

@@ -4,14 +4,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from models.small import parts
 from seqcredit.credit.tables import share
 from seqcredit.draws import Noise
 from seqcredit.models.captioner import Captioner
-from seqcredit.models.memory import repeat
-from seqcredit.search import Policy, beam, greedy
+from seqcredit.models.policy import Policy, repeat
+from seqcredit.search import beam, greedy
 from seqcredit.types import pad
 
 ACTIONS, WIDTH = 6, 5
+CPU = torch.device("cpu")
 PICTURES = torch.randn(3, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 TOKENS = pad([[3, 2], [5, 4, 3, 2], [2]])  # (3, 5)
 
@@ -34,15 +36,16 @@ def assert_near(a: Tensor, b: Tensor) -> None:
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("dropped", [False, True])
-def test_features_are_repeated_steps(layers: int, dropped: bool) -> None:
+def test_scores_are_repeated_steps(layers: int, dropped: bool) -> None:
     net = model(layers)
-    memory, masks = net.encode(PICTURES), net.masks(5, Noise(generator(), 3)) if dropped else None
+    memory, dropout = net.encode(PICTURES), net.drop(5, Noise(generator(), 3)) if dropped else None
+    assert (dropout is not None) == dropped
     state, token, out = net.start(memory), None, []
     for t in range(5):
-        features, state = net.step(memory, state, token, None if masks is None else masks[:, t])
-        out.append(features)
+        scores, state = net.step(memory, state, token, None if dropout is None else dropout.kept[:, t])
+        out.append(scores.features)
         token = TOKENS[:, t]
-    assert_near(net.features(memory, TOKENS, masks), torch.stack(out, 1))
+    assert_near(net.score(memory, TOKENS, dropout).features, torch.stack(out, 1))
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -53,7 +56,7 @@ def test_the_decoder_starts_from_the_projected_picture(layers: int) -> None:
     h, c = states[:, : 4 * layers].unflatten(1, (layers, 4)), states[:, 4 * layers :].unflatten(1, (layers, 4))
     words = torch.cat([net.bos.expand(3, 1, -1), net.embedding(TOKENS[:, :-1])], 1)
     expected, _ = net.decoder(words, (h.transpose(0, 1).contiguous(), c.transpose(0, 1).contiguous()))
-    assert_near(net.features(net.encode(PICTURES), TOKENS), expected)
+    assert_near(net.score(net.encode(PICTURES), TOKENS).features, expected)
 
 
 def test_each_picture_is_projected_once() -> None:
@@ -61,7 +64,7 @@ def test_each_picture_is_projected_once() -> None:
     net.picture.register_forward_hook(lambda _module, given, _out: seen.append(len(given[0])))
     several = net.encode(PICTURES.repeat_interleave(4, 0))
     assert seen == [3]
-    for mine, other in zip(several, repeat(net.encode(PICTURES), 4), strict=True):
+    for mine, other in zip(parts(several), parts(repeat(net.encode(PICTURES), 4, CPU)), strict=True):
         assert_near(mine.double(), other.double())
 
 
@@ -71,12 +74,13 @@ def test_captions_that_branch_off_share_their_beginnings() -> None:
     tokens[1, 1, 2] = 2
     fork = torch.tensor([[0, 1], [0, 2], [0, 0]])
     tokens[0, 1, 1], tokens[2, 1, 0] = 4, 5
-    masks = net.masks(5, Noise(generator(1), 3))
-    features = net.branches(net.encode(PICTURES), tokens, fork, masks)
-    everything = net.features(
-        repeat(net.encode(PICTURES), 2), tokens.flatten(0, 1), masks.repeat_interleave(2, 0)
-    ).unflatten(0, (3, 2))
-    assert_near(features, share(tokens, fork).take_states(everything))
+    dropout = net.drop(5, Noise(generator(1), 3))
+    assert dropout is not None
+    scores = net.branch(net.encode(PICTURES), tokens, fork, dropout)
+    assert scores is not None
+    twice = repeat(net.encode(PICTURES), 2, CPU), tokens.flatten(0, 1), repeat(dropout, 2, CPU)
+    everything = net.score(*twice).features.unflatten(0, (3, 2))
+    assert_near(scores.features, share(tokens, fork).take_states(everything))
 
 
 def test_search_takes_it_for_a_policy() -> None:
@@ -89,5 +93,5 @@ def test_search_takes_it_for_a_policy() -> None:
 
 def test_another_picture_gets_other_words() -> None:
     net = model()
-    features = net.features(net.encode(PICTURES), TOKENS[:1].expand(3, -1))
+    features = net.score(net.encode(PICTURES), TOKENS[:1].expand(3, -1)).features
     assert (features[0] - features[1]).abs().max() > 1e-3

@@ -7,11 +7,12 @@ from seqcredit.credit.tables import share
 from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic, update_target
 from seqcredit.models.lstm import Seq2Seq
-from seqcredit.models.memory import repeat
-from seqcredit.types import pad, pad_references
+from seqcredit.models.policy import Dropout, read, repeat
+from seqcredit.types import ABSENT, Alphabet, Batch, pad, pad_references
 
 REFERENCES = pad_references([[[2, 3], [4, 4, 4]], [[5]]])  # (2, 2, 4)
 TOKENS = pad([[2, 4, 3], [5]])
+CPU = torch.device("cpu")
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -27,12 +28,12 @@ def test_reads_the_first_reference_as_its_source(kind) -> None:
     judge = critic(**kind)
     source = {"attention": "mlp", "dropout": 0.0, **kind}
     same = Seq2Seq(6, 6, embedding=3, hidden=4, generator=generator(), **source).double()
-    q = judge.readout(judge.features(judge.encode(REFERENCES), TOKENS))
-    expected = same.readout(same.features(same.encode(REFERENCES[:, 0]), TOKENS))
+    q = judge.score(judge.encode(REFERENCES), TOKENS).table()
+    expected = same.score(same.encode(REFERENCES[:, 0]), TOKENS).table()
     torch.testing.assert_close(q, expected, atol=1e-12, rtol=0)
     other = REFERENCES.clone()
     other[0, 1, 0] = 2
-    assert torch.equal(q, judge.readout(judge.features(judge.encode(other), TOKENS)))
+    assert torch.equal(q, judge.score(judge.encode(other), TOKENS).table())
 
 
 @pytest.mark.parametrize("copy", [0, 3])
@@ -40,14 +41,14 @@ def test_reads_all_references_in_any_order(copy: int) -> None:
     judge = critic(references="all", copy=copy)
 
     def q(references: torch.Tensor) -> torch.Tensor:
-        return judge.readout(judge.features(judge.encode(references), TOKENS[: len(references)]))
+        return judge.score(judge.encode(references), TOKENS[: len(references)]).table()
 
     known = q(REFERENCES)
     torch.testing.assert_close(q(REFERENCES[:1].flip(1)), known[:1], atol=1e-12, rtol=0)
     other = REFERENCES.clone()
     other[0, 1, 0] = 2
     assert not torch.allclose(q(other)[0], known[0])
-    alone = judge.readout(judge.features(judge.encode(REFERENCES[1:, :1]), TOKENS[1:]))
+    alone = judge.score(judge.encode(REFERENCES[1:, :1]), TOKENS[1:]).table()
     torch.testing.assert_close(alone, known[1:], atol=1e-12, rtol=0)  # an absent reference leaves no trace
     single = [critic(copy=copy).encode(REFERENCES[:1, [i]]) for i in (0, 1)]
     read = judge.encode(REFERENCES[:1])
@@ -57,8 +58,8 @@ def test_reads_all_references_in_any_order(copy: int) -> None:
 
 
 def test_has_no_dropout_unless_asked() -> None:
-    assert critic().masks(3, Noise(generator(), 2)) is None
-    assert critic(dropout=0.1).masks(3, Noise(generator(), 2)) is not None
+    assert critic().drop(3, Noise(generator(), 2)) is None
+    assert critic(dropout=0.1).drop(3, Noise(generator(), 2)) is not None
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.001, 0.3, 1.0])
@@ -100,11 +101,11 @@ def test_copying_adds_to_the_words_of_the_reference_and_to_no_other(kind) -> Non
     with torch.no_grad():
         judge.readout.weight[:, -C:] = torch.eye(6, C)  # the last word has no code if there are too few numbers
     memory = judge.encode(REFERENCES)
-    q = judge.readout(judge.features(memory, TOKENS))
+    q = judge.score(memory, TOKENS).table()
     state = judge.start(memory)
     for t in range(TOKENS.shape[1]):
-        vector, state = judge.step(memory, state, TOKENS[:, t - 1] if t else None)
-        plain = vector[:, :4] @ judge.readout.weight[:, :4].T + judge.readout.bias
+        scores, state = judge.step(memory, state, TOKENS[:, t - 1] if t else None)
+        plain = scores.features[:, :4] @ judge.readout.weight[:, :4].T + judge.readout.bias
         for b, words in enumerate(([2, 3, 0], [5, 0])):
             expected = plain[b].clone()
             for j, word in enumerate(words):
@@ -119,33 +120,33 @@ def test_copying_adds_to_the_words_of_the_reference_and_to_no_other(kind) -> Non
 def test_copying_word_by_word_is_the_same_as_all_at_once(kind, masked: bool) -> None:
     judge = copying(**kind)
     memory = judge.encode(REFERENCES)
-    masks = torch.rand(2, 4, 4, generator=generator(5)).double() if masked else None
-    features = judge.features(memory, TOKENS, masks)
+    dropout = Dropout(torch.rand(2, 4, 4, generator=generator(5)).double()) if masked else None
+    features = judge.score(memory, TOKENS, dropout).features
     assert features.shape == (2, 4, 4 + judge.copy)
     state = judge.start(memory)
     for t in range(4):
-        mask = None if masks is None else masks[:, t]
-        vector, state = judge.step(memory, state, TOKENS[:, t - 1] if t else None, mask)
-        torch.testing.assert_close(vector, features[:, t], atol=1e-12, rtol=0)
+        kept = None if dropout is None else dropout.kept[:, t]
+        scores, state = judge.step(memory, state, TOKENS[:, t - 1] if t else None, kept)
+        torch.testing.assert_close(scores.features, features[:, t], atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize("kind", [{}, {"attention": "dot", "layers": 2}])
 def test_copying_along_branches(kind) -> None:
     judge = copying(**kind)
     packing = share(PROPOSALS, FORK)
-    masks = torch.rand(2, 4, 4, generator=generator(6)).double()
-    rows = judge.branches(judge.encode(REFERENCES), PROPOSALS, FORK, masks)
-    everything = judge.features(
-        repeat(judge.encode(REFERENCES), 3), PROPOSALS.flatten(0, 1), masks.repeat_interleave(3, 0)
-    )
-    torch.testing.assert_close(rows, packing.take_states(everything.unflatten(0, (2, 3))), atol=1e-12, rtol=0)
+    dropout = Dropout(torch.rand(2, 4, 4, generator=generator(6)).double())
+    rows = judge.branch(judge.encode(REFERENCES), PROPOSALS, FORK, dropout)
+    assert rows is not None
+    several = repeat(judge.encode(REFERENCES), 3, CPU), PROPOSALS.flatten(0, 1), repeat(dropout, 3, CPU)
+    expected = packing.take_states(judge.score(*several).features.unflatten(0, (2, 3)))
+    torch.testing.assert_close(rows.features, expected, atol=1e-12, rtol=0)
 
 
 def test_padding_of_the_reference_is_not_copied() -> None:
     judge = copying()
-    q = judge.readout(judge.features(judge.encode(REFERENCES), TOKENS))
+    q = judge.score(judge.encode(REFERENCES), TOKENS).table()
     wider = torch.nn.functional.pad(REFERENCES, (0, 3))
-    torch.testing.assert_close(judge.readout(judge.features(judge.encode(wider), TOKENS)), q, atol=1e-12, rtol=0)
+    torch.testing.assert_close(judge.score(judge.encode(wider), TOKENS).table(), q, atol=1e-12, rtol=0)
 
 
 def test_gradients_of_copying_by_finite_differences() -> None:
@@ -154,7 +155,7 @@ def test_gradients_of_copying_by_finite_differences() -> None:
     target = torch.randn(2, 4, 6, generator=generator(7)).double()
 
     def loss() -> torch.Tensor:
-        return (judge.readout(judge.features(judge.encode(REFERENCES), TOKENS)) * target).sum()
+        return (judge.score(judge.encode(REFERENCES), TOKENS).table() * target).sum()
 
     loss().backward()
     for weight, places in (
@@ -189,11 +190,11 @@ def test_codes_are_nearly_at_right_angles_and_the_rest_is_that_of_a_plain_critic
 
 def test_dropout_leaves_what_is_copied_alone() -> None:
     judge = copying(dropout=0.4)
-    masks = judge.masks(4, Noise(generator(), 2))
-    assert masks is not None
-    assert masks.shape == (2, 4, 4)
+    dropout = judge.drop(4, Noise(generator(), 2))
+    assert dropout is not None
+    assert dropout.kept.shape == (2, 4, 4)
     memory = judge.encode(REFERENCES)
-    dropped, whole = judge.features(memory, TOKENS, masks), judge.features(memory, TOKENS)
+    dropped, whole = judge.score(memory, TOKENS, dropout).features, judge.score(memory, TOKENS).features
     assert torch.equal(dropped[..., 4:], whole[..., 4:])
     assert not torch.equal(dropped[..., :4], whole[..., :4])
 
@@ -203,3 +204,24 @@ def test_a_target_network_that_copies() -> None:
     before = target.pointer.weight.detach().clone()
     update_target(target, source, 0.3)
     torch.testing.assert_close(target.pointer.weight, 0.3 * source.pointer.weight + 0.7 * before)
+
+
+@pytest.mark.parametrize("references", ["own", "all"])
+@pytest.mark.parametrize("copy", [0, 3])
+def test_another_eos_ends_what_is_read_and_what_is_written(references, copy: int) -> None:
+    """The same critic with its words renumbered, eos moved to 5: the same Q, renumbered."""
+    judge, other = (
+        Critic(alphabet, 3, 4, generator=generator(), copy=copy, references=references).double()
+        for alphabet in (6, Alphabet(6, eos=5))
+    )
+    swap = torch.tensor([5, 1, 2, 3, 4, 0])
+    for name, weight in other.named_parameters():
+        if name.startswith(("embedding", "source_embedding", "readout")):
+            weight.data = judge.get_parameter(name).data[swap]
+        elif name == "pointer.weight":
+            weight.data = judge.pointer.weight.data
+    renumbered = torch.where(REFERENCES == ABSENT, ABSENT, swap[REFERENCES.clamp(min=0)])
+    assert (REFERENCES == ABSENT).any()
+    q = judge.score(judge.encode(REFERENCES), TOKENS).table()
+    torch.testing.assert_close(other.score(other.encode(renumbered), swap[TOKENS]).table(), q[..., swap])
+    assert read(other, Batch(torch.zeros(2), renumbered)).rows == 2

@@ -110,9 +110,32 @@ def test_wrong_batch(returned: Any, message: str) -> None:
         Custom(lambda *_: returned, batched=True).prefix_scores(TOKENS, REFERENCES)
 
 
-def test_errors_of_the_function_come_through() -> None:
+def test_text() -> None:
+    calls = []
+
+    def score(text: str, references: list[str]) -> float:
+        calls.append((text, references))
+        return 0.0
+
+    words = ["</s>", "?", "a", "b", "c"]
+    Custom(score, words, text=True).prefix_scores(pad([[2, 1]]), pad_references([[[1, 2], [4]]]))
+    Custom(score, words, unk_matches=False, text=True).prefix_scores(pad([[2, 1]]), pad_references([[[1, 2]]]))
+    assert calls[:3] == [("", ["? a", "c"]), ("a", ["? a", "c"]), ("a ?", ["? a", "c"])]
+    assert calls[-1] == ("a \ufffd", ["? a"])
+    with pytest.raises(UserError, match=r"^Custom: text needs `words`, the text of each id\.$"):
+        Custom(score, text=True)
+
+
+def test_errors_of_the_function_are_shown_as_what_they_are() -> None:
     def score(*_: object) -> float:
         raise KeyError("mine")
 
-    with pytest.raises(KeyError, match="mine"):
-        Custom(score).prefix_scores(TOKENS, REFERENCES)
+    for reward, name in (
+        (Custom(score), "Custom"),
+        (Custom(score, batched=True, name="my_file:score"), "my_file:score"),
+    ):
+        with pytest.raises(UserError) as caught:
+            reward.prefix_scores(TOKENS, REFERENCES)
+        line = score.__code__.co_firstlineno + 1
+        assert str(caught.value) == f"{name}: the function failed. KeyError: 'mine' (test_custom.py, line {line})."
+        assert isinstance(caught.value.__cause__, KeyError)

@@ -1,14 +1,16 @@
 import pytest
 import torch
 
-from seqcredit import config
+from seqcredit.algorithms import Mle
 from seqcredit.data.prepared import Prepared
-from seqcredit.search import beam
-from seqcredit.rewards.corpus import corpus_bleu
 from seqcredit.experiments.build import build_actor, build_critic
-from seqcredit.training.decoding import Search, decode, n_best, split_bleu, translate
+from seqcredit.experiments.recipe import Recipe
+from seqcredit.models.build import LSTM
+from seqcredit.rewards.metrics import BLEU, EDIT, corpus, corpus_bleu
+from seqcredit.search import beam
+from seqcredit.training.decoding import Search, decode, n_best, split_score, translate
 
-RECIPE = config.Recipe("r", (config.Mle("mle", 0.1),), actor=config.Model(8, 8), critic=config.Model(8, 8))
+RECIPE = Recipe("r", (Mle("mle", 0.1),), actor=LSTM(8, 8), critic=LSTM(8, 8))
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +37,22 @@ def test_training_mode_comes_back(actor, prepared: Prepared) -> None:
     assert actor.training
 
 
-def test_bleu_is_that_of_the_words(actor, prepared: Prepared) -> None:
+def test_a_score_is_that_of_the_words(actor, prepared: Prepared) -> None:
     split, search = prepared.split("valid"), Search(1, 12)
-    expected = corpus_bleu(decode(actor, prepared, split, search), list(split.reference_texts())).value
-    assert split_bleu(actor, prepared, split, search) == pytest.approx(expected)
-    critic = build_critic(RECIPE, prepared)
-    assert len(decode(critic, prepared, split, search, read_references=True)) == len(split)
+    words, references = decode(actor, prepared, split, search), list(split.reference_texts())
+    assert split_score(actor, prepared, split, search, BLEU) == pytest.approx(corpus_bleu(words, references).value)
+    assert split_score(actor, prepared, split, search, EDIT) == pytest.approx(corpus(EDIT, words, references).value)
+
+
+def test_a_critic_reads_the_references(prepared: Prepared) -> None:
+    split, search, critic = prepared.split("valid"), Search(1, 12), build_critic(RECIPE, prepared).eval()
+    for weight in critic.parameters():
+        weight.data *= 6
+    words = decode(critic, prepared, split, search)
+    assert len(words) == len(split)
+    for i in (0, 7, 29):
+        references = torch.tensor([[[*split.references(i)[0].tolist(), 0]]])
+        assert translate(critic, prepared, references, search) == [words[i]]
 
 
 def test_n_best_of_a_typed_sentence(actor, prepared: Prepared) -> None:

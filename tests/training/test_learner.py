@@ -5,25 +5,25 @@ import copy
 import pytest
 import torch
 
-from seqcredit import config
-from seqcredit.models.critic import Critic
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Models, Phase, Raml, SoftQ, Vaml
+from seqcredit.models import critic as judges
 from seqcredit.models.lstm import Seq2Seq
+from seqcredit.models.policy import Network
 from seqcredit.rewards import Bleu
 from seqcredit.training.learner import DivergedError, Learner
-from seqcredit.training.objectives import Payoffs
 from seqcredit.types import Batch, pad, pad_references
 
 V = 7
 BATCH = Batch(pad([[2, 3], [4], [5, 6, 2]]), pad_references([[[3, 2]], [[4]], [[2, 6, 5]]]))
 
 
-def networks() -> dict[str, torch.nn.Module]:
+def networks() -> dict[str, Network]:
     generator = torch.Generator().manual_seed(0)
-    return {"actor": Seq2Seq(V, V, 8, 8, generator=generator), "critic": Critic(V, 8, 8, generator=generator)}
+    return {"actor": Seq2Seq(V, V, 8, 8, generator=generator), "critic": judges.Critic(V, 8, 8, generator=generator)}
 
 
-def learner(phase: config.Phase, models: dict[str, torch.nn.Module] | None = None) -> Learner:
-    return Learner(models or networks(), phase, Payoffs(Bleu(scaled=True), Bleu()))
+def learner(phase: Phase, models: dict[str, Network] | None = None) -> Learner:
+    return Learner(models or networks(), phase, Bleu(scaled=True))
 
 
 def weights(model: torch.nn.Module) -> torch.Tensor:
@@ -31,17 +31,17 @@ def weights(model: torch.nn.Module) -> torch.Tensor:
 
 
 PHASES = [
-    (config.Mle("mle", 0.1), {"actor"}),
-    (config.Raml("raml", 0.1), {"actor"}),
-    (config.SoftQ("soft_q", 0.1), {"critic"}),
-    (config.Vaml("vaml", 0.1), {"actor"}),
-    (config.Critic("critic", 0.1), {"critic"}),
-    (config.ActorCritic("joint", 0.1), {"actor", "critic"}),
+    (Mle("mle", 0.1), {"actor"}),
+    (Raml("raml", 0.1), {"actor"}),
+    (SoftQ("soft_q", 0.1), {"critic"}),
+    (Vaml("vaml", 0.1), {"actor"}),
+    (Critic("critic", 0.1), {"critic"}),
+    (ActorCritic("joint", 0.1), {"actor", "critic"}),
 ]
 
 
 @pytest.mark.parametrize(("phase", "trained"), PHASES, ids=lambda value: getattr(value, "name", ""))
-def test_a_phase_changes_the_networks_that_it_trains_and_no_other(phase: config.Phase, trained: set[str]) -> None:
+def test_a_phase_changes_the_networks_that_it_trains_and_no_other(phase: Phase, trained: set[str]) -> None:
     models = networks()
     before = {name: weights(model) for name, model in models.items()}
     watched = learner(phase, models).update(BATCH)
@@ -50,22 +50,22 @@ def test_a_phase_changes_the_networks_that_it_trains_and_no_other(phase: config.
 
 
 def test_the_target_network_follows_at_its_rate() -> None:
-    made = learner(config.Critic("critic", 0.1, target_rate=0.25))
-    before = weights(made.models["target"])
+    made = learner(Critic("critic", 0.1, target_rate=0.25))
+    before = weights(made.networks["target"])
     made.update(BATCH)
-    now = weights(made.models["critic"])
-    torch.testing.assert_close(weights(made.models["target"]), 0.25 * now + 0.75 * before)
+    now = weights(made.networks["critic"])
+    torch.testing.assert_close(weights(made.networks["target"]), 0.25 * now + 0.75 * before)
 
 
 def test_a_new_phase_makes_its_target_from_the_critic_of_now() -> None:
-    first = learner(config.Critic("critic", 0.1, target_rate=0.01))
+    first = learner(Critic("critic", 0.1, target_rate=0.01))
     first.update(BATCH)
-    second = Learner(first.models, config.ActorCritic("joint", 0.1), first.payoffs)
-    assert torch.equal(weights(second.models["target"]), weights(first.models["critic"]))
+    second = Learner(first.networks, ActorCritic("joint", 0.1), first.reward)
+    assert torch.equal(weights(second.networks["target"]), weights(first.networks["critic"]))
 
 
 def test_a_step_is_clipped() -> None:
-    phase = config.Mle("mle", 1.0, clip=0.001)
+    phase = Mle("mle", 1.0, clip=0.001)
     models = networks()
     before = weights(models["actor"])
     watched = learner(phase, models).update(BATCH)
@@ -74,13 +74,13 @@ def test_a_step_is_clipped() -> None:
 
 
 def test_the_critic_may_have_a_rate_of_its_own_and_only_named_networks_slow_down() -> None:
-    made = learner(config.ActorCritic("joint", 0.1, critic_learning_rate=0.3))
+    made = learner(ActorCritic("joint", 0.1, critic_learning_rate=0.3))
     made.slow_down(0.5, ["actor"])
     assert {name: o.param_groups[0]["lr"] for name, o in made.optimizers.items()} == {"actor": 0.05, "critic": 0.3}
 
 
 def test_the_critic_may_be_clipped_elsewhere() -> None:
-    phase = config.ActorCritic("joint", 1.0, clip=0.001, critic_clip=0.004, smoothing=1.0)
+    phase = ActorCritic("joint", 1.0, clip=0.001, critic_clip=0.004, smoothing=1.0)
     models = networks()
     before = {name: weights(model) for name, model in models.items()}
     learner(phase, models).update(BATCH)
@@ -94,21 +94,31 @@ def test_a_gradient_that_is_not_finite_changes_nothing() -> None:
         models["critic"].readout.weight[3, 0] = torch.inf  # type: ignore[union-attr, index]
     before = copy.deepcopy(models["actor"].state_dict())
     with pytest.raises(DivergedError, match="gradient of the actor is not finite"):
-        learner(config.ActorCritic("joint", 0.1), models).update(BATCH)
+        learner(ActorCritic("joint", 0.1), models).update(BATCH)
     for key, tensor in models["actor"].state_dict().items():
         assert torch.equal(tensor, before[key])
 
 
 def test_the_same_generator_gives_the_same_update() -> None:
-    ends = [weights(made.models["actor"]) for made in (learner(PHASES[-1][0]) for _ in range(2)) if made.update(BATCH)]
+    ends = [
+        weights(made.networks["actor"]) for made in (learner(PHASES[-1][0]) for _ in range(2)) if made.update(BATCH)
+    ]
     assert torch.equal(*ends)
 
 
 def test_dropout_is_on_where_sequences_are_drawn_and_off_in_a_fixed_judge() -> None:
     """The critic is trained on samples of the actor as it samples later; VAML reads its Q in evaluation mode."""
     modes = {
-        type(phase): {name: model.training for name, model in learner(phase).models.items()} for phase, _ in PHASES
+        type(phase): {name: model.training for name, model in learner(phase).networks.items()} for phase, _ in PHASES
     }
-    assert modes[config.Critic] == {"actor": True, "critic": True, "target": False}
-    assert modes[config.Vaml] == {"actor": True, "critic": False}
-    assert modes[config.SoftQ] == {"actor": False, "critic": True}
+    assert modes[Critic] == {"actor": True, "critic": True, "target": False}
+    assert modes[Vaml] == {"actor": True, "critic": False}
+    assert modes[SoftQ] == {"actor": False, "critic": True}
+
+
+def test_networks_are_named_once() -> None:
+    made = learner(ActorCritic("joint", 0.1))
+    assert made.models == Models(**made.networks)
+    assert made.models.target is made.networks["target"]
+    assert not any(weight.requires_grad for weight in made.networks["target"].parameters())
+    assert learner(Mle("mle", 0.1)).models.target is None

@@ -7,19 +7,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from seqcredit import config
+from seqcredit.algorithms import Criterion
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
-from seqcredit.experiments.build import build_actor
+from seqcredit.experiments.build import build_actor, task_of
+from seqcredit.experiments.recipe import Recipe, load
+from seqcredit.experiments.runs import Run
 from seqcredit.training.learner import Learner
-from seqcredit.experiments.runs import INITIAL, Run, log_entries, of_network
-from seqcredit.training.trainer import Trainer
+from seqcredit.training.log import log_entries
+from seqcredit.training.trainer import Reporting, Trainer
+from seqcredit.training.validation import Validator
+from seqcredit.training.weights import INITIAL, of_network
 
 RECIPE = """
 name = "tiny ERAC"
@@ -55,10 +60,10 @@ target_rate = 0.1
 """
 
 
-def recipe(*changes: str, text: str = RECIPE, folder: Path) -> config.Recipe:
+def recipe(*changes: str, text: str = RECIPE, folder: Path) -> Recipe:
     path = folder / "recipe-as-given.toml"
     path.write_text(text)
-    return config.load(path, changes)
+    return load(path, changes)
 
 
 def make(folder: Path, data: Path, *changes: str, text: str = RECIPE) -> Run:
@@ -84,21 +89,25 @@ def quiet(_: str) -> None:
     return None
 
 
+def trainer(run: Run, prepared: Prepared, say: Callable[[str], None] = quiet, log_every: int = 100) -> Trainer:
+    return Trainer(task_of(run.recipe, prepared), run.folder, Reporting(say, log_every=log_every))
+
+
 @pytest.fixture(scope="module")
 def finished(data: Path, prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Run:
     run = make(tmp_path_factory.mktemp("runs") / "whole", data)
-    Trainer(run, prepared, quiet, log_every=3).train()
+    trainer(run, prepared, log_every=3).train()
     return run
 
 
 @pytest.mark.slow
 def test_same_seed_same_bytes(finished: Run, data: Path, prepared: Prepared, tmp_path: Path) -> None:
     again = make(tmp_path / "again", data)
-    Trainer(again, prepared, quiet, log_every=3).train()
+    trainer(again, prepared, log_every=3).train()
     assert same(final(finished), final(again))
     assert without_times(finished) == without_times(again)
     other = make(tmp_path / "other", data, "seed=2")
-    Trainer(other, prepared, quiet, log_every=3).train()
+    trainer(other, prepared, log_every=3).train()
     assert not same(final(finished), final(other))
 
 
@@ -106,8 +115,11 @@ def test_same_seed_same_bytes(finished: Run, data: Path, prepared: Prepared, tmp
 def test_every_phase_is_logged_and_kept(finished: Run) -> None:
     assert finished.phases_done() == ["mle", "critic", "actor_critic"]
     entries = without_times(finished)
-    ends = [entry["phase"] for entry in entries if entry["event"] == "phase_end"]
-    assert ends == ["mle", "critic", "actor_critic"]
+    ends = {entry["phase"]: entry["best"] for entry in entries if entry["event"] == "phase_end"}
+    assert list(ends) == ["mle", "critic", "actor_critic"]
+    for phase, key, best in (("mle", "bleu", max), ("critic", "return_error", min), ("actor_critic", "bleu", max)):
+        validations = [e[key] for e in entries if (e["event"], e["phase"]) == ("validation", phase)]
+        assert round(ends[phase], 4) == best(validations) > 0  # an error as it is, not as a merit
     joint = [entry for entry in entries if entry["event"] == "train" and entry["phase"] == "actor_critic"]
     for key in ("td", "return_error", "reward", "entropy", "length_ratio", "repeated", "unknown", "nll"):
         assert key in joint[0]
@@ -118,8 +130,8 @@ def test_every_phase_is_logged_and_kept(finished: Run) -> None:
 
 
 def test_a_phase_says_what_it_is_about_to_do(data: Path, prepared: Prepared, tmp_path: Path) -> None:
-    trainer = Trainer(make(tmp_path / "run", data), prepared, quiet)
-    plan = trainer._plan(trainer.phase)
+    made = trainer(make(tmp_path / "run", data), prepared)
+    plan = made._plan(made.phase)
     assert plan.startswith("mle: at most 2 epochs of 8 updates, sgd 0.5, batches of 30 with ")
     share = float(plan.split(" with ")[1].removesuffix("% padding"))
     assert 0 < share < 40
@@ -135,7 +147,7 @@ def test_soft_q_is_judged_by_its_best_words_however_wide_the_actor_is_searched(
         run = make(
             tmp_path / str(width), data, f"validation_beam={width}", "phase.1.epochs=4", "phase.1.tau=0.1", text=text
         )
-        Trainer(run, prepared, quiet).train()
+        trainer(run, prepared).train()
         found.append([entry["bleu"] for entry in without_times(run) if entry["event"] == "validation"])
     assert found[0] == found[1]
     assert len(set(found[0])) > 2
@@ -144,15 +156,14 @@ def test_soft_q_is_judged_by_its_best_words_however_wide_the_actor_is_searched(
 def test_the_best_weights_are_kept_not_the_last(data: Path, prepared: Prepared, tmp_path: Path, monkeypatch) -> None:
     run = make(tmp_path / "run", data, "phase.1.epochs=3", text=RECIPE.split('[[phase]]\nobjective = "critic"')[0])
     scores = iter([10.0, 20.0, 15.0])
-    seen = []
+    seen, made = [], trainer(run, prepared)
 
-    def judge(self: Trainer) -> tuple[str, float]:
-        seen.append({k: t.clone() for k, t in self._networks().items()})
-        return "bleu", next(scores)
+    def judge(_: Validator) -> Criterion:
+        seen.append({k: t.clone() for k, t in made._networks().items()})
+        return Criterion("bleu", next(scores))
 
-    monkeypatch.setattr(Trainer, "judge", judge)
-    trainer = Trainer(run, prepared, quiet)
-    trainer.train()
+    monkeypatch.setattr(Validator, "judge", judge)
+    made.train()
     assert same(final(run), seen[1])
     assert not same(final(run), seen[2])
     rates = [entry["rate"] for entry in without_times(run) if entry["event"] == "validation"]
@@ -166,7 +177,7 @@ def test_annealing_is_a_straight_line_below_what_decay_leaves(
     changes = ("phase.1.epochs=4", "phase.1.anneal=true")
     run = make(tmp_path / "run", data, *changes, text=RECIPE.split('[[phase]]\nobjective = "critic"')[0])
     scores, used = iter([10.0, 5.0, 15.0, 20.0]), []
-    monkeypatch.setattr(Trainer, "judge", lambda self: ("bleu", next(scores)))
+    monkeypatch.setattr(Validator, "judge", lambda self: Criterion("bleu", next(scores)))
     step = Learner.update
 
     def update(self: Learner, *given: object) -> object:
@@ -174,7 +185,7 @@ def test_annealing_is_a_straight_line_below_what_decay_leaves(
         return step(self, *given)
 
     monkeypatch.setattr(Learner, "update", update)
-    Trainer(run, prepared, quiet).train()
+    trainer(run, prepared).train()
     rates = [entry["rate"] for entry in without_times(run) if entry["event"] == "validation"]
     assert rates == pytest.approx([3 / 4, 1 / 4, 1 / 8, 0])
     line = [0.5 * (1 - n / 32) for n in range(32)]
@@ -188,8 +199,7 @@ def test_updates_end_a_phase_within_an_epoch_and_annealing_with_it(
     changes = ("phase.1.epochs=4", "phase.1.updates=12", "phase.1.anneal=true")
     run = make(tmp_path / "run", data, *changes, text=RECIPE.split('[[phase]]\nobjective = "critic"')[0])
     said: list[str] = []
-    trainer = Trainer(run, prepared, said.append, log_every=4)
-    trainer.train()
+    trainer(run, prepared, said.append, log_every=4).train()
     assert said[0].startswith("mle: at most 12 updates, sgd 0.5, ")
     assert [text.split(",")[0:2] for text in said if "epoch" in text][-1] == ["mle: epoch 2/2", " 4/4"]
     validated = [entry for entry in without_times(run) if entry["event"] == "validation"]
@@ -261,16 +271,16 @@ def test_a_damaged_checkpoint_costs_only_what_came_after_the_one_before(
 
     class Stopping(Trainer):
         def _update(self, *arguments: object) -> None:
-            if self.progress.phase == 1 and self.progress.updates == 6:
+            if self.status.phase == 1 and self.status.updates == 6:
                 raise StopError
             super()._update(*arguments)
 
     with pytest.raises(StopError):
-        Stopping(run, prepared, quiet, log_every=3, checkpoint_minutes=0.0).train()
+        Stopping(task_of(run.recipe, prepared), run.folder, Reporting(quiet, None, 3, checkpoint_minutes=0.0)).train()
     newest = sorted(run.checkpoints.iterdir())[-1]
     (newest / "actor.safetensors").write_bytes(b"nonsense")
     said: list[str] = []
-    Trainer(run, prepared, said.append, log_every=3).train()
+    trainer(run, prepared, said.append, log_every=3).train()
     assert any("damaged" in line for line in said)
     assert same(final(finished), final(run))
     assert without_times(finished) == without_times(run)
@@ -281,8 +291,9 @@ def test_what_an_actor_starts_from_is_kept_if_nothing_is_better(
     keeps: bool, data: Path, prepared: Prepared, tmp_path: Path, monkeypatch
 ) -> None:
     run = make(tmp_path / "run", data, f"phase.3.keeps_start={str(keeps).lower()}", "phase.*.epochs=1")
-    monkeypatch.setattr(Trainer, "judge", lambda self: ("bleu", 20.0 - self.progress.updates))
-    Trainer(run, prepared, quiet).train()
+    made = trainer(run, prepared)
+    monkeypatch.setattr(Validator, "judge", lambda self: Criterion("bleu", 20.0 - made.status.updates))
+    made.train()
     validated = [e["updates"] for e in without_times(run) if (e["event"], e["phase"]) == ("validation", "actor_critic")]
     assert validated == ([0, 5, 8] if keeps else [5, 8])
     before, after = (of_network(run.weights(phase), "actor") for phase in ("critic", "actor_critic"))
@@ -299,9 +310,9 @@ def diverging(folder: Path, data: Path, prepared: Prepared, *changes: str) -> Ru
 
 def test_divergence_can_be_recorded(data: Path, prepared: Prepared, tmp_path: Path) -> None:
     run = diverging(tmp_path / "run", data, prepared, 'on_divergence="record"')
-    trainer = Trainer(run, prepared, quiet)
-    trainer.train()
-    assert trainer.progress.diverged == ["mle"]
+    made = trainer(run, prepared)
+    made.train()
+    assert made.status.diverged == ["mle"]
     assert [e["event"] for e in without_times(run)][-2:] == ["diverged", "phase_end"]
 
 
@@ -311,7 +322,7 @@ def test_divergence_goes_back_three_times_then_gives_up_with_advice(
     run = diverging(tmp_path / "run", data, prepared)
     said: list[str] = []
     with pytest.raises(UserError, match="fourth time; lower the learning rate"):
-        Trainer(run, prepared, said.append).train()
+        trainer(run, prepared, said.append).train()
     assert sum("half the learning rate" in line for line in said) == 3
     assert sum(e["event"] == "diverged" for e in without_times(run)) == 4
 

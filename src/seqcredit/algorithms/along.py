@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seqcredit.credit import fused, losses
-from seqcredit.credit.fused import BoundValue
 from seqcredit.credit.losses import EntropyForm, SmoothingForm
+from seqcredit.credit.pieces import BoundValue
 from seqcredit.credit.tables import Packing, Table, at, look_ahead, pack
 from seqcredit.credit.values import chosen, entropy, one_step_targets, only_actions, sums_ahead
 from seqcredit.models.policy import Network, Scores

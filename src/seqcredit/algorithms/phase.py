@@ -9,7 +9,7 @@ Every loss is a sum over time and a mean over the sentences of the whole batch, 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -70,6 +70,7 @@ class Criterion(NamedTuple):
         return self.value if self.higher else -self.value
 
 
+@runtime_checkable
 class Validation(Protocol):
     """What a trainer can find out about its networks on validation data."""
 
@@ -86,6 +87,7 @@ class Validation(Protocol):
         ...
 
 
+@runtime_checkable
 class CreditJudge(Protocol):
     """Knows the exact Q of some sentences."""
 

@@ -4,8 +4,7 @@ Chunks of rows that fit into the cache are scored, turned into the gradient of t
 A loss equals the specification in value and gradient; everything else that comes back is a constant.
 """
 
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,10 +12,18 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqcredit.credit.losses import EntropyForm, SmoothingForm
+from seqcredit.credit.pieces import (
+    BoundValue,
+    after,
+    boltzmann,
+    bounded,
+    normalise,
+    policy_of,
+    pressure,
+    split,
+    spread,
+)
 from seqcredit.credit.tables import Reader, Table, Trainable, at, look_ahead
-from seqcredit.credit.values import soft_policy
-
-BoundValue = Literal["eos", "free"]
 
 
 def cross_entropy(
@@ -33,7 +40,7 @@ def cross_entropy(
     with learner:
         weights = learner.numbers(weights, len(tokens))
         normaliser, scratch = learner.zeros(), learner.tables(2)
-        _normalise(learner, learner.chunks(), learner.by_state(weights, states), normaliser, scratch)
+        normalise(learner, learner.chunks(), learner.by_state(weights, states), normaliser, scratch)
         nll = at(normaliser, states) - learner.chosen(tokens, states)
         learner.learn_chosen(tokens, states, -weights)
         loss = (weights * nll).sum()
@@ -61,18 +68,18 @@ def vaml(
         weights = learner.numbers(weights, len(tokens))
         share = kappa.to(weights.dtype) if isinstance(kappa, Tensor) else kappa
         mass, taught = learner.by_state(weights, states), learner.by_state(weights * share, states)
-        by_q, by_eos = _split(taught, forced)
+        by_q, by_eos = split(taught, forced)
         normaliser, agreement, scratch = learner.zeros(), learner.zeros(), learner.tables(3)
         some = by_q != 0 if isinstance(kappa, Tensor) else None
         for rows in learner.chunks(some):
-            target, _ = _boltzmann(critic.scores(rows, scratch[0]), tau, scratch[1])
+            target, _ = boltzmann(critic.scores(rows, scratch[0]), tau, scratch[1])
             scores = learner.scores(rows, scratch[0])
             agreement[rows] = torch.linalg.vecdot(target, scores)
-            policy, normaliser[rows] = _boltzmann(scores, 1.0, scratch[2])
+            policy, normaliser[rows] = boltzmann(scores, 1.0, scratch[2])
             slope = policy.mul_(mass[rows, None]).addcmul_(target, by_q[rows, None], value=-1)
             learner.learn(rows, slope, torch.ones_like(mass[rows]))
         if some is not None:
-            _normalise(learner, learner.chunks(~some), mass, normaliser, scratch)
+            normalise(learner, learner.chunks(~some), mass, normaliser, scratch)
         nll = at(normaliser, states) - learner.chosen(tokens, states)
         learner.learn_chosen(tokens, states, weights * (share - 1))
         to_eos = normaliser - learner.eos()
@@ -90,7 +97,7 @@ def soft_value(q: Table, tau: float, forced: Bool[Tensor, " N"] | None = None) -
     with critic:
         values, scratch = critic.zeros(), critic.tables(2)
         for rows in critic.chunks():
-            _, values[rows] = _boltzmann(critic.scores(rows, scratch[0]), tau, scratch[1])
+            _, values[rows] = boltzmann(critic.scores(rows, scratch[0]), tau, scratch[1])
         return values if forced is None else torch.where(forced, critic.eos(), values)
 
 
@@ -112,14 +119,14 @@ def soft_q(
     with learner:
         weights = learner.numbers(weights, len(tokens))
         excess = learner.chosen(tokens, states) - rewards  # the residual, but for the value that follows
-        before, mass, reached = (_after(x, following, q) for x in (excess, weights, torch.ones_like(excess)))
+        before, mass, reached = (after(x, following, q) for x in (excess, weights, torch.ones_like(excess)))
         values, eos, scratch = learner.zeros(), learner.eos(), learner.tables(2)
         for rows in learner.chunks(reached != 0):
-            policy, value = _boltzmann(learner.scores(rows, scratch[0]), tau, scratch[1])
+            policy, value = boltzmann(learner.scores(rows, scratch[0]), tau, scratch[1])
             values[rows] = value if forced is None else torch.where(forced[rows], eos[rows], value)
-            by_value, _ = _split(2 * mass * (values - before), forced)
+            by_value, _ = split(2 * mass * (values - before), forced)
             learner.learn(rows, policy, by_value[rows])
-        _, by_eos = _split(2 * mass * (values - before), forced)
+        _, by_eos = split(2 * mass * (values - before), forced)
         learner.learn_eos(by_eos)
         residual = excess - look_ahead(values, following)
         learner.learn_chosen(tokens, states, 2 * weights * residual)
@@ -181,10 +188,10 @@ class _Residuals(torch.autograd.Function):
             learner = Trainable(table)
         with learner:
             slope = learner.numbers(slope, len(tokens))
-            by_value, by_eos = _split(_after(-slope, following, table), forced)
+            by_value, by_eos = split(after(-slope, following, table), forced)
             scratch = learner.tables(2)
             for rows in learner.chunks(by_value != 0):
-                policy, _ = _boltzmann(learner.scores(rows, scratch[0]), ctx.tau, scratch[1])
+                policy, _ = boltzmann(learner.scores(rows, scratch[0]), ctx.tau, scratch[1])
                 learner.learn(rows, policy, by_value[rows])
             learner.learn_eos(by_eos)
             learner.learn_chosen(tokens, states, slope)
@@ -222,19 +229,19 @@ def actor(
     """
     learner, critic, target = Trainable(logits), Reader(q), Reader(target_q)
     with learner:
-        weights, _ = _split(learner.numbers(weights, len(logits.features)), forced)
+        weights, _ = split(learner.numbers(weights, len(logits.features)), forced)
         gain, values, entropy, scratch = learner.zeros(), learner.zeros(), learner.zeros(), learner.tables(3)
         for rows in learner.chunks():
-            policy, logp = _policy(learner, rows, scratch)
+            policy, logp = policy_of(learner, rows, scratch)
             entropy[rows] = -torch.linalg.vecdot(policy, logp)
             values[rows] = target.expected(policy, rows)
             energy = critic.scores(rows, scratch[2])
             if tau != 0:
-                energy.addcmul_(logp, _pressure(logp, tau, entropy_form, logits.actions), value=-1)
+                energy.addcmul_(logp, pressure(logp, tau, entropy_form, logits.actions), value=-1)
             gain[rows] = torch.linalg.vecdot(policy, energy)
             learner.learn(rows, energy.sub_(gain[rows, None]).mul_(policy), -weights[rows])
         loss = -(weights * gain).sum()
-        values, entropy = _bounded(values, entropy, target, tau if future_entropy else 0.0, forced, bound_value)
+        values, entropy = bounded(values, entropy, target, tau if future_entropy else 0.0, forced, bound_value)
     return Improved(learner.attach(loss), values, entropy)
 
 
@@ -254,10 +261,10 @@ def expected_value(
     with actor:
         values, entropy, scratch = actor.zeros(), actor.zeros(), actor.tables(2)
         for rows in actor.chunks():
-            policy, logp = _policy(actor, rows, scratch)
+            policy, logp = policy_of(actor, rows, scratch)
             values[rows] = target.expected(policy, rows)
             entropy[rows] = -torch.linalg.vecdot(policy, logp)
-        return _bounded(values, entropy, target, tau if future_entropy else 0.0, forced, bound_value)
+        return bounded(values, entropy, target, tau if future_entropy else 0.0, forced, bound_value)
 
 
 def critic(
@@ -285,86 +292,6 @@ def critic(
         loss = td_weight * (weights * error.square()).sum()
         if smoothing:
             strength = smoothing / (learner.count() if smoothing_form == "mean" else 1)
-            free, _ = _split(learner.by_state(weights, states), forced)
-            loss = loss + _spread(learner, strength * free)
+            free, _ = split(learner.by_state(weights, states), forced)
+            loss = loss + spread(learner, strength * free)
     return learner.attach(loss), chosen
-
-
-# Pieces of the losses.
-
-
-def _normalise(actor: "Trainable", chunks: Iterator[Tensor], mass: Tensor, normaliser: Tensor, scratch: Tensor) -> None:
-    """log sum exp of the scores of each state, and the gradient of its sum weighted with `mass`."""
-    for rows in chunks:
-        policy, normaliser[rows] = _boltzmann(actor.scores(rows, scratch[0]), 1.0, scratch[1])
-        actor.learn(rows, policy, mass[rows])
-
-
-def _boltzmann(scores: Tensor, tau: float, out: Tensor) -> tuple[Tensor, Tensor]:
-    """The soft policy of scores (n, V), and their soft value (n). Scores are divided by tau where they stand."""
-    if tau == 0:
-        return soft_policy(scores, tau), scores.amax(-1)
-    if tau != 1:
-        scores.div_(tau)
-    policy = torch.softmax(scores, -1, out=out[: len(scores)])
-    # The likeliest action has score - log probability = log sum exp, and its probability is far from 0.
-    return policy, tau * (scores.amax(-1) - policy.amax(-1).log())
-
-
-def _policy(actor: "Reader", rows: Tensor, scratch: Tensor) -> tuple[Tensor, Tensor]:
-    """pi and log pi (n, V)."""
-    scores = actor.scores(rows, scratch[0])
-    policy, normaliser = _boltzmann(scores, 1.0, scratch[1])
-    return policy, scores.sub_(normaliser.unsqueeze(-1))
-
-
-def _pressure(logp: Tensor, tau: float, entropy_form: EntropyForm, actions: Tensor | None) -> Tensor:
-    """The factor of - log pi beside Q (n, 1): tau, or tau over the L2 norm."""
-    if entropy_form == "exact":
-        return logp.new_full((1, 1), tau)
-    finite = logp if actions is None else logp.masked_fill(~actions, 0)
-    return tau / finite.norm(dim=-1, keepdim=True).clamp(min=1e-12)
-
-
-def _bounded(
-    values: Tensor, entropy: Tensor, target: "Reader", tau: float, forced: Tensor | None, bound_value: BoundValue
-) -> tuple[Tensor, Tensor]:
-    """Values with tau times the entropy, and the entropy; at the bound Q-bar(eos) and 0."""
-    values = values + tau * entropy
-    if forced is None:
-        return values, entropy
-    if bound_value == "eos":
-        values = torch.where(forced, target.eos(), values)
-    return values, entropy.masked_fill(forced, 0)
-
-
-def _spread(critic: "Trainable", strength: Tensor) -> Tensor:
-    """Sum over states of strength times sum_w (Q - mean Q)^2, as the product of two (D + 1) square matrices.
-
-    With rows w~ = [weight, bias] less their mean and h~ = [features, 1] it is <sum_w w~ w~', sum_n strength h~ h~'>.
-    """
-    features = torch.cat([critic.features, torch.ones_like(critic.features[:, :1])], 1).to(strength.dtype)
-    weighted = strength.unsqueeze(-1) * features
-    of_states = features.T @ weighted
-    of_words = torch.zeros_like(of_states)
-    mean = critic.mean_readout()
-    for words in critic.blocks():
-        readout = torch.cat([critic.weight[words].to(strength.dtype), critic.bias[words].unsqueeze(-1)], 1) - mean
-        if critic.actions is not None:
-            readout = readout.masked_fill(~critic.actions[words].unsqueeze(-1), 0)
-        of_words.addmm_(readout.T, readout)
-        critic.learn_words(words, readout, 2 * of_states)
-    critic.learn_features(2 * (weighted @ of_words)[:, :-1])
-    return (of_words * of_states).sum()
-
-
-def _split(numbers: Tensor, forced: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Numbers of the states where all actions are allowed, and of those where eos is forced; 0 elsewhere."""
-    if forced is None:
-        return numbers, torch.zeros_like(numbers)
-    return numbers.masked_fill(forced, 0), numbers.masked_fill(~forced, 0)
-
-
-def _after(numbers: Tensor, following: Tensor, table: Table) -> Tensor:
-    """Numbers of tokens (K), at the states that they lead to (N); 0 at the others. The last cell holds the ends."""
-    return numbers.new_zeros(len(table.features) + 1).index_put((following,), numbers)[:-1]

@@ -55,17 +55,20 @@ def prepare(
     options: PrepareOptions,
     overwrite: bool = False,
     features: Features | None = None,
+    vocabularies: tuple[Vocabulary, Vocabulary] | None = None,
 ) -> Manifest:
     """Write a prepared folder from the splits' examples, which are gone through once.
 
     The folder appears whole or not at all. Vocabularies, and pieces of words, are learned from the split "train". With
-    `features` the examples' sources are names of pictures.
+    `features` the examples' sources are names of pictures; with `vocabularies`, those of a network that is trained
+    already, none are learned.
     """
     _check_names(splits)
     with new_folder(out, overwrite) as folder:
         kept = {name: _write_words(folder, name, examples, options, features) for name, examples in splits.items()}
-        source, encode_source = _learn(folder, "source", _source_words, options, features is None)
-        target, encode_reference = _learn(folder, "target", _reference_words, options)
+        known = vocabularies or (None, None)
+        source, encode_source = _learn(folder, "source", _source_words, options, features is None, known[0])
+        target, encode_reference = _learn(folder, "target", _reference_words, options, given=known[1])
         counts = {}
         for name, left in kept.items():
             if features is None:
@@ -158,10 +161,11 @@ def _learn(
     read: Callable[[Path, str], Iterator[list[list[str]]]],
     options: PrepareOptions,
     spoken: bool = True,
+    given: Vocabulary | None = None,
 ) -> tuple[Vocabulary, Encode]:
     """The vocabulary of one side, saved, and the way from words to ids; pictures have no words."""
-    if not spoken:
-        vocabulary = Vocabulary(SYMBOLS)
+    if not spoken or given is not None:
+        vocabulary = given or Vocabulary(SYMBOLS)
         vocabulary.save(folder / f"{side}.vocab")
         return vocabulary, vocabulary.encode
     cut = _learn_pieces(folder, side, read, options.text.bpe)

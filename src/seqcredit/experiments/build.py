@@ -15,7 +15,8 @@ from seqcredit.models.captioner import Captioner
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.policy import Network
-from seqcredit.rewards.metrics import Metric, metric
+from seqcredit.rewards import metrics
+from seqcredit.rewards.metrics import Metric
 from seqcredit.rewards.payoff import reward_of
 from seqcredit.training.task import Task, networks_of
 from seqcredit.training.weights import of_network
@@ -24,8 +25,14 @@ from seqcredit.types import Alphabet, Reward
 MOST_DOCUMENTS = 200_000  # training examples whose references CIDEr-D counts
 
 
-def task_of(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> Task:
-    """All that a recipe asks for; things of the user's own are looked for in `folder` first."""
+def task_of(
+    recipe: Recipe,
+    prepared: Prepared,
+    folder: Path | None = None,
+    reward: Reward | None = None,
+    metric: Metric | None = None,
+) -> Task:
+    """All that a recipe asks for; things of the user's own are looked for in `folder` first, or given."""
     asked = networks_of(recipe.phase)
     made: dict[str, Network] = {"actor": build_actor(recipe, prepared)}
     if "critic" in asked:
@@ -34,8 +41,8 @@ def task_of(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> T
         recipe.phase,
         made,
         prepared,
-        build_reward(recipe, prepared, folder),
-        build_metric(recipe, prepared, folder),
+        reward or build_reward(recipe, prepared, folder),
+        metric or build_metric(recipe, prepared, folder),
         recipe.seed,
         recipe.validation_beam,
         recipe.longest_output,
@@ -70,7 +77,7 @@ def build_reward(recipe: Recipe, prepared: Prepared, folder: Path | None = None)
 
 def build_metric(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> Metric:
     """What a recipe's runs are judged by."""
-    return metric(recipe.metric, folder)
+    return metrics.metric(recipe.metric, folder)
 
 
 def load_actor(

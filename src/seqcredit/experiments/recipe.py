@@ -15,13 +15,14 @@ from seqcredit.errors import UserError
 from seqcredit.models.build import LSTM
 from seqcredit.named import is_named
 from seqcredit.options import FIDELITIES, FROM_1, SEED, Fidelity, O, Options, Range, build, option, presets
-from seqcredit.rewards.payoff import Payoff
+from seqcredit.rewards.payoff import GIVEN, Payoff
 from seqcredit.types import Json
 
 RECIPES = Path(__file__).parent / "recipes"  # those that come along
 METRICS = ("bleu", "chrf", "rouge-l", "cider", "edit", "wrong", "exact", "reward")
 _METRIC = Range(
-    f"one of {', '.join(METRICS)}, or FILE:FUNCTION of your own", lambda name: name in METRICS or is_named(name)
+    f"one of {', '.join(METRICS)}, or FILE:FUNCTION of your own",
+    lambda name: name in (*METRICS, GIVEN) or is_named(name),
 )
 # What the first edition wrote otherwise: objective, key, value -> value.
 OLD_VALUES = {("soft_q", "judged_by", "bleu"): "metric"}

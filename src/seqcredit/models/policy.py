@@ -8,7 +8,7 @@ key-value cache, anything.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +18,10 @@ from seqcredit.draws import Noise
 from seqcredit.types import Alphabet, Batch
 
 
+Same = TypeVar("Same")  # the class that a method belongs to
+
+
+@runtime_checkable
 class Rows(Protocol):
     """Something with a row for each sequence."""
 
@@ -26,11 +30,11 @@ class Rows(Protocol):
         """How many there are."""
         ...
 
-    def select(self, index: Int[Tensor, " N"]) -> Self:
+    def select(self: Same, index: Int[Tensor, " N"]) -> Same:
         """The rows at `index`, in its order."""
         ...
 
-    def join(self, other: Self) -> Self:
+    def join(self: Same, other: Same) -> Same:
         """These rows, then others."""
         ...
 
@@ -44,13 +48,18 @@ class Tensors:
         """How many sequences there are."""
         return len(getattr(self, fields(self)[0].name))
 
-    def select(self, index: Int[Tensor, " N"]) -> Self:
+    def select(self: Same, index: Int[Tensor, " N"]) -> Same:
         """The sequences at `index`, in its order."""
-        return type(self)(*(getattr(self, field.name).index_select(0, index) for field in fields(self)))
+        return type(self)(*(tensor.index_select(0, index) for tensor in tensors_of(self)))
 
-    def join(self, other: Self) -> Self:
+    def join(self: Same, other: Same) -> Same:
         """These sequences, then others."""
-        return type(self)(*(torch.cat([getattr(one, field.name) for one in (self, other)]) for field in fields(self)))
+        return type(self)(*(torch.cat(pair) for pair in zip(tensors_of(self), tensors_of(other), strict=True)))
+
+
+def tensors_of(rows: object) -> list[Tensor]:
+    """The tensors of a dataclass, in the order of its fields."""
+    return [getattr(rows, field.name) for field in fields(rows)]  # type: ignore[arg-type]
 
 
 R = TypeVar("R", bound=Rows)
@@ -71,6 +80,7 @@ class Attends(Protocol):
         ...
 
 
+@runtime_checkable
 class Scores(Protocol):
     """Logits or Q of some states, not yet written down."""
 

@@ -22,8 +22,10 @@ from seqcredit.rewards.rouge import RougeL
 from seqcredit.types import Reward
 
 METRICS = ("bleu", "linear-bleu", "edit", "hamming", "rouge-l", "chrf", "cider")
+GIVEN = "python"  # a function or a reward that was given in Python and has no name
 _METRIC = Range(
-    f"one of {', '.join(METRICS)}, or FILE:FUNCTION of your own", lambda name: name in METRICS or is_named(name)
+    f"one of {', '.join(METRICS)}, or FILE:FUNCTION of your own",
+    lambda name: name in (*METRICS, GIVEN) or is_named(name),
 )
 
 
@@ -94,6 +96,11 @@ def _metric(payoff: Payoff, words: Sequence[str], documents: Callable[[], Tensor
             return ChrF(words, unk_matches=unk)
         case "cider":
             return CiderD.from_references(documents(), unk_matches=unk)
+        case "python":
+            raise UserError(
+                "This pay-off was given in Python, and only Python knows it: put the function into a file of its own "
+                "and name it FILE:FUNCTION, or go on in Python."
+            )
         case _:
             return Custom(_function(payoff.metric, folder), words, unk_matches=unk, text=True, name=payoff.metric)
 

@@ -1,0 +1,180 @@
+"""The algorithms as a user asks for them: each is a plan of phases, pretraining included, with defaults that work.
+
+Any phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alone or in a list.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, Raml, SoftQ, Vaml
+from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Options, option
+
+
+@dataclass(frozen=True)
+class Plan(Options, ABC):
+    """An algorithm with all of its phases."""
+
+    epochs: int = option(10, FROM_1)  # at the most
+    batch_size: int = option(50, FROM_1)
+
+    @abstractmethod
+    def phases(self, trained: bool) -> tuple[Phase, ...]:
+        """What to train, for a model that is trained already or for one that is not."""
+
+
+@dataclass(frozen=True)
+class MLE(Plan):
+    """Maximum likelihood: learn the references.
+
+    >>> MLE(epochs=3).phases(trained=False)[0].epochs
+    3
+    """
+
+    epochs: int = option(20, FROM_1)  # at the most; three validations without progress end it
+    learning_rate: float = option(0.002, ABOVE_0)
+
+    def phases(self, trained: bool) -> tuple[Phase, ...]:
+        """One phase, whatever the model is."""
+        return (_mle(self.learning_rate, self.epochs, self.batch_size),)
+
+
+@dataclass(frozen=True)
+class RAML(Plan):
+    """Reward augmented maximum likelihood: learn sequences near the references too, by their reward.
+
+    >>> [phase.name for phase in RAML().phases(trained=True)]
+    ['raml']
+    """
+
+    epochs: int = option(20, FROM_1)  # at the most
+    learning_rate: float = option(0.002, ABOVE_0)
+    tau: float = option(0.4, ABOVE_0)  # higher takes worse sequences along
+    samples: int = option(5, FROM_1)  # for each reference, itself included
+
+    def phases(self, trained: bool) -> tuple[Phase, ...]:
+        """One phase, whatever the model is."""
+        return (
+            Raml(
+                "raml",
+                self.learning_rate,
+                "adam",
+                batch_size=self.batch_size,
+                epochs=self.epochs,
+                decays=2,
+                tau=self.tau,
+                samples=self.samples,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class VAML(Plan):
+    """Value augmented maximum likelihood: RAML with a target for every token, from a Q that is learned first.
+
+    >>> [phase.name for phase in VAML().phases(trained=True)]
+    ['soft_q', 'vaml']
+    """
+
+    epochs: int = option(20, FROM_1)  # at the most
+    q_epochs: int = option(10, FROM_1)  # at the most, of soft Q-learning
+    learning_rate: float = option(0.002, ABOVE_0)
+    tau: float = option(0.4, ABOVE_0)
+    kappa: float = option(0.2, SHARE)  # share of the token targets; 0 is RAML
+    samples: int = option(5, FROM_1)
+
+    def phases(self, trained: bool) -> tuple[Phase, ...]:
+        """Soft Q-learning, then the actor."""
+        return (
+            SoftQ(
+                "soft_q",
+                self.learning_rate,
+                "adam",
+                batch_size=self.batch_size,
+                epochs=self.q_epochs,
+                decays=2,
+                tau=self.tau,
+                samples=self.samples,
+                words="likely",
+            ),
+            Vaml(
+                "vaml",
+                self.learning_rate,
+                "adam",
+                batch_size=self.batch_size,
+                epochs=self.epochs,
+                decays=2,
+                tau=self.tau,
+                samples=self.samples,
+                kappa=self.kappa,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class ERAC(Plan):
+    """Entropy-regularised Actor-Critic: a critic learns what samples are worth, then actor and critic learn together.
+
+    A model that is not trained yet learns by MLE first. What comes back is the best by validation, the start included.
+
+    >>> [phase.name for phase in ERAC(tau=0.04).phases(trained=False)]
+    ['mle', 'critic', 'actor_critic']
+    """
+
+    tau: float = option(0.01, NOT_NEGATIVE)  # weight of the entropy; too much makes samples random
+    critic_epochs: int = option(6, FROM_1)  # at the most, before the actor moves
+    mle_epochs: int = option(20, FROM_0)  # at the most, for a model that is not trained yet
+    learning_rate: float = option(0.0005, ABOVE_0)
+    critic_learning_rate: float = option(0.002, ABOVE_0)
+    mle_learning_rate: float = option(0.002, ABOVE_0)
+    samples: int = option(1, FROM_1)  # for each source
+    mle_weight: float = option(0.1, NOT_NEGATIVE)  # of the references' likelihood beside the reward
+    smoothing: float = option(10.0, NOT_NEGATIVE)  # of the variance of Q over the vocabulary
+    target_rate: float = option(0.02, UP_TO_1)  # how fast the target network follows the critic
+
+    def phases(self, trained: bool) -> tuple[Phase, ...]:
+        """MLE where it is needed, the critic alone, then both."""
+        critic = Critic(
+            "critic",
+            self.critic_learning_rate,
+            "adam",
+            batch_size=self.batch_size,
+            epochs=self.critic_epochs,
+            decay=0.7,
+            tau=self.tau,
+            samples=self.samples,
+            smoothing=self.smoothing,
+            smoothing_form="mean",
+            target_rate=self.target_rate,
+        )
+        joint = ActorCritic(
+            "actor_critic",
+            self.learning_rate,
+            "adam",
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            decay=0.7,
+            tau=self.tau,
+            samples=self.samples,
+            smoothing=self.smoothing,
+            smoothing_form="mean",
+            target_rate=self.target_rate,
+            mle_weight=self.mle_weight,
+            critic_learning_rate=self.critic_learning_rate,
+        )
+        start = () if trained else (_mle(self.mle_learning_rate, self.mle_epochs, self.batch_size),)
+        return (*start, critic, joint)
+
+
+@dataclass(frozen=True)
+class AC(ERAC):
+    """Actor-Critic: ERAC without entropy.
+
+    >>> AC().phases(trained=True)[-1].tau
+    0.0
+    """
+
+    tau: float = option(0.0, NOT_NEGATIVE)  # ERAC where it is above 0
+
+
+def _mle(learning_rate: float, epochs: int, batch_size: int) -> Mle:
+    return Mle("mle", learning_rate, "adam", batch_size=batch_size, epochs=epochs, decays=2)

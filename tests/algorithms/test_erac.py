@@ -1,0 +1,115 @@
+"""Actor-Critic and ERAC on a tiny network: by hand, and every setting at work."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from algorithms.tiny import BATCH, REWARD, V, drawn, gradients, models, noise, run
+from seqcredit.algorithms import ActorCritic, Critic
+from seqcredit.credit import losses
+from seqcredit.credit.values import token_rewards
+from seqcredit.models.policy import repeat
+from seqcredit.rewards import OnlyFinished
+from seqcredit.search import sample
+from seqcredit.types import EOS, token_mask
+
+
+def test_each_loss_of_actor_critic_reaches_its_own_network_alone() -> None:
+    for key, other in (("actor", "critic"), ("critic", "actor")):
+        nets = models()
+        run(ActorCritic("actor_critic", 0.1, samples=2, extra_length=2), nets).losses[key].backward()
+        assert gradients(nets) == {key: True, other: False, "target": False}
+
+
+def actor_loss(**changes: Any) -> float:
+    settings = {"samples": 1, "extra_length": 2, "mle_weight": 0.0, "smoothing": 0.0, **changes}
+    return float(run(ActorCritic("ac", 0.1, **settings)).losses["actor"].detach())
+
+
+def critic_loss(**changes: Any) -> float:
+    settings = {"samples": 1, "extra_length": 2, "smoothing": 0.0, **changes}
+    return float(run(Critic("c", 0.1, **settings)).losses["critic"].detach())
+
+
+def test_every_setting_of_actor_critic_matters() -> None:
+    base = actor_loss(tau=0.5)
+    assert actor_loss(tau=0.0) > base  # without the entropy bonus
+    assert actor_loss(tau=0.5, mle_weight=1.0) != base
+    assert base < actor_loss(tau=0.5, entropy_form="normalised") < actor_loss(tau=0.0)
+
+
+def test_every_setting_of_the_critic_matters() -> None:
+    base = critic_loss(tau=0.5)
+    assert critic_loss(tau=0.5, td_form="half") == pytest.approx(base / 2)
+    assert critic_loss(tau=0.5, future_entropy=False) == pytest.approx(critic_loss(tau=0.0))
+    assert critic_loss(tau=0.5, future_entropy=False) != base
+    total = critic_loss(tau=0.5, smoothing=1.0, smoothing_form="sum") - base
+    mean = critic_loss(tau=0.5, smoothing=1.0, smoothing_form="mean") - base
+    assert total == pytest.approx(V * mean, rel=1e-4)
+    assert critic_loss(tau=0.5, extra_length=0, bound_value="free") != critic_loss(tau=0.5, extra_length=0)
+
+
+@pytest.mark.parametrize("kind", [Critic, ActorCritic])
+def test_a_critic_learns_what_eos_is_worth_at_every_prefix(kind: type[Critic]) -> None:
+    """The critic says 3 of eos and 0 of words. Eos adds nothing to BLEU, but all of it if BLEU comes at the end."""
+    nets = models(dropout=0.0)
+    nets.judge.readout.weight.data.zero_()
+    nets.judge.readout.bias.data.zero_()[EOS] = 3.0
+    plain, taught = (kind("c", 0.1, tau=0.0, samples=1, extra_length=2, exact_eos=w) for w in (0.0, 0.7))
+    losses_of = [run(phase, nets).losses["critic"] for phase in (plain, taught)]
+    sums = run(taught, nets).sums
+    states = int(sums["eos_error"][1])
+    assert states > 4
+    torch.testing.assert_close(sums["eos_error"][0], torch.tensor(9.0 * states))
+    torch.testing.assert_close(losses_of[1] - losses_of[0], torch.tensor(0.7 * 9.0 * states / 4))
+
+    nets, late = models(dropout=0.0), OnlyFinished(REWARD)  # now a critic that says another thing at each prefix
+    found = run(taught, nets, reward=late)
+    tokens, critic = drawn(nets, 5 + 2), nets.judge
+    said = critic.score(critic.encode(BATCH.references), tokens).table()[..., EOS]
+    worth = REWARD.prefix_scores(tokens, BATCH.references)[:, :-1]
+    expected = (said - worth).square().masked_fill(~token_mask(tokens), 0).sum()
+    torch.testing.assert_close(found.sums["eos_error"][0], expected.detach())
+
+
+def test_returns_are_what_really_followed() -> None:
+    """Without entropy, the error of a critic that says 0 everywhere is the mean square of rewards to come."""
+    nets = models(dropout=0.0)
+    nets.judge.readout.weight.data.zero_()
+    nets.judge.readout.bias.data.zero_()
+    outcome = run(Critic("c", 0.1, tau=0.0, samples=1, extra_length=2), nets)
+    tokens = drawn(nets, 5 + 2)
+    scores = REWARD.prefix_scores(tokens, BATCH.references)
+    to_come = (scores[:, -1:] - scores[:, :-1]) * token_mask(tokens)
+    torch.testing.assert_close(outcome.sums["return_error"][0], to_come.square().sum())
+
+
+def test_erac_by_hand() -> None:
+    """Both losses from the specification, with the target network in the targets and a mean over two samples."""
+    nets = models(dropout=0.0)
+    phase = ActorCritic("ac", 0.1, tau=0.3, mle_weight=0.0, samples=2, extra_length=2, smoothing=0.2)
+    found = run(phase, nets).losses
+    actor, bound, here = nets.actor, 5 + 2, BATCH.source.device
+    memory, references = repeat(actor.encode(BATCH.source), 2, here), BATCH.references.repeat_interleave(2, 0)
+    tokens = sample(actor, memory, bound, noise().repeated(2).uniform(bound))
+    logp = actor.score(memory, tokens).table().log_softmax(-1)
+    q, later = (net.score(net.encode(references), tokens).table() for net in (nets.judge, nets.slow_judge))
+    forced = (torch.arange(tokens.shape[1]) == bound - 1).expand(tokens.shape)
+    torch.testing.assert_close(found["actor"], losses.actor(logp, q, tokens, 0.3, forced=forced).sum() / 8)
+    rewards = token_rewards(REWARD.prefix_scores(tokens, references))
+    targets = losses.td_targets(later, logp, tokens, rewards, 0.3, forced=forced)
+    both = losses.critic_td(q, tokens, targets).sum() + 0.2 * losses.smoothing(q, tokens, forced=forced).sum()
+    torch.testing.assert_close(found["critic"], both / 8)
+
+
+def test_the_likelihood_of_the_reference_is_added_with_its_weight() -> None:
+    nets = models(dropout=0.0)
+    with_it, without = (
+        run(ActorCritic("ac", 0.1, tau=0.3, mle_weight=weight, extra_length=2), nets) for weight in (0.7, 0.0)
+    )
+    tokens, actor = BATCH.references[:, 0], nets.actor
+    logp = actor.score(actor.encode(BATCH.source), tokens).table().log_softmax(-1)
+    likelihood = losses.mle(logp, tokens).sum() / 4
+    torch.testing.assert_close(with_it.losses["actor"] - without.losses["actor"], 0.7 * likelihood)
+    assert "nll" not in without.sums

@@ -1,0 +1,78 @@
+"""What all phases have in common: whom they train, that a shared batch adds up, how long they last."""
+
+import pytest
+import torch
+
+from algorithms.tiny import BATCH, gradients, models, run
+from seqcredit.algorithms import ActorCritic, Criterion, Critic, Mle, Phase, Raml, SoftQ, Vaml
+from seqcredit.types import Batch
+
+PHASES: dict[str, Phase] = {
+    "mle": Mle("mle", 0.1),
+    "raml": Raml("raml", 0.1, samples=3),
+    "soft_q": SoftQ("soft_q", 0.1, samples=3, look_ahead="target"),
+    "vaml": Vaml("vaml", 0.1, samples=3, kappa=0.4, kappa_draws=True),
+    "critic": Critic("critic", 0.1, extra_length=2),
+    "actor_critic": ActorCritic("actor_critic", 0.1, samples=2, extra_length=2),
+}
+DRAWN: dict[str, Phase] = {
+    "soft_q, mixed": SoftQ("soft_q", 0.1, samples=4, proposal="mixed", steps=2, exact_eos=0.5),
+    "soft_q, policy": SoftQ("soft_q", 0.1, samples=3, proposal="policy", bound=9),
+    "vaml, policy": Vaml("vaml", 0.1, samples=3, proposal="policy"),
+}
+
+
+@pytest.mark.parametrize("case", [*PHASES, *DRAWN])
+def test_shares_of_a_batch_add_up_to_the_batch(case: str) -> None:
+    """Losses, gradients and all that is watched: two processes are one."""
+    whole_nets, part_nets, phase = models(), models(), {**PHASES, **DRAWN}[case]
+    whole = run(phase, whole_nets)
+    parts = []
+    for first, rows in ((0, 3), (3, 1)):
+        share = Batch(BATCH.source[first : first + rows], BATCH.references[first : first + rows])
+        parts.append(run(phase, part_nets, share, first=first, rows=rows))
+    for key, loss in whole.losses.items():
+        torch.testing.assert_close(loss, sum(part.losses[key] for part in parts), rtol=1e-5, atol=1e-6)
+        for outcome in (whole, *parts):
+            outcome.losses[key].backward(retain_graph=True)
+    for one, other in zip((whole_nets.actor, whole_nets.judge), (part_nets.actor, part_nets.judge), strict=True):
+        for a, b in zip(one.parameters(), other.parameters(), strict=True):
+            assert (a.grad is None) == (b.grad is None)
+            if a.grad is not None:
+                torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
+    for key, (total, count) in whole.sums.items():
+        torch.testing.assert_close(float(total), float(sum(part.sums[key][0] for part in parts)), rtol=1e-5, atol=1e-5)
+        assert int(count) == sum(int(part.sums[key][1]) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("name", "trained"),
+    [
+        ("mle", {"actor"}),
+        ("raml", {"actor"}),
+        ("soft_q", {"critic"}),
+        ("vaml", {"actor"}),
+        ("critic", {"critic"}),
+        ("actor_critic", {"actor", "critic"}),
+    ],
+)
+def test_only_the_networks_of_the_phase_get_gradients(name: str, trained: set[str]) -> None:
+    nets, phase = models(), PHASES[name]
+    outcome = run(phase, nets)
+    for loss in outcome.losses.values():
+        loss.backward(retain_graph=True)
+    assert {net for net, has in gradients(nets).items() if has} == trained
+    assert outcome.losses.keys() == {*phase.trains} == trained
+
+
+@pytest.mark.parametrize(
+    ("epochs", "updates", "lengths"),
+    [(2, 0, [8, 8]), (2, 8, [8]), (2, 9, [8, 1]), (2, 16, [8, 8]), (2, 99, [8, 8]), (0, 5, []), (3, 2, [2])],
+)
+def test_the_length_of_every_epoch(epochs: int, updates: int, lengths: list[int]) -> None:
+    assert Mle("mle", 0.1, epochs=epochs, updates=updates).lengths(8) == lengths
+
+
+def test_the_merit_of_an_error_is_higher_the_smaller_it_is() -> None:
+    assert Criterion("bleu", 30.0).merit > Criterion("bleu", 20.0).merit
+    assert Criterion("td", 0.2, higher=False).merit > Criterion("td", 0.3, higher=False).merit

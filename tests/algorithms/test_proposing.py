@@ -1,0 +1,92 @@
+"""Sequences near the reference: those that a phase asks for, from the soft policy of Q too, and their diversity."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from algorithms.tiny import BATCH, V, models, noise
+from seqcredit.algorithms import SoftQ
+from seqcredit.algorithms.proposing import diversity
+from seqcredit.draws import Noise
+from seqcredit.models.critic import Critic
+from seqcredit.models.policy import Written
+from seqcredit.types import Alphabet, Batch, pad
+
+
+class Certain(Critic):
+    """Wants one word at every place and then eos, whatever the reference is."""
+
+    def __init__(self, *words: int) -> None:
+        super().__init__(V, 6, 6, generator=torch.Generator().manual_seed(1))
+        self.wanted, self.place = [*words, *[0] * 20], 0
+
+    def start(self, memory: Any) -> Any:
+        self.place = 0
+        return super().start(memory)
+
+    def step(self, memory: Any, state: Any, token: Tensor | None, dropout: Tensor | None = None) -> tuple[Any, Any]:
+        _, after = super().step(memory, state, token, dropout)
+        scores = torch.zeros(memory.rows, V)
+        scores[:, self.wanted[self.place]] = 50
+        self.place += 1
+        return Written(scores), after
+
+
+@pytest.mark.parametrize(("kind", "drawn"), [("policy", 4), ("mixed", 2)])
+def test_what_is_drawn_is_what_q_wants(kind: str, drawn: int) -> None:
+    phase = SoftQ("q", 0.1, samples=5, tau=0.5, proposal=kind)  # type: ignore[arg-type]
+    tokens, fork = phase.propose(BATCH, noise(), Certain(8, 8, 3))
+    assert tokens.shape == (4, 5, BATCH.references.shape[-1] + 5)
+    assert torch.equal(tokens[:, 0, : BATCH.references.shape[-1]], BATCH.references[:, 0])
+    wanted = (tokens == pad([[8, 8, 3]], tokens.shape[-1])).all(-1)
+    assert wanted[:, -drawn:].all()
+    assert not wanted[:, :-drawn].any()
+    assert fork[:, -1].tolist() == [0, 0, 3, 0]  # the third reference begins in that way
+    bounded = SoftQ("q", 0.1, samples=2, tau=0.5, proposal="policy", bound=3)
+    assert bounded.propose(BATCH, noise(), Certain(8, 8, 3)).tokens[0, 1].tolist() == [8, 8, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["ngram", "mixed"])
+def test_likely_words_are_proposed_where_a_phase_wants_them(kind: str) -> None:
+    """With thousands of words to choose from, only likely ones repeat those of the reference."""
+    critic, share = models(dropout=0.0).judge, {}
+    critic.alphabet = Alphabet(5_000)
+    for words in ("uniform", "likely"):
+        phase = SoftQ("q", 0.1, samples=8, proposal=kind, words=words)  # type: ignore[arg-type]
+        reference, *replaced = phase.propose(BATCH, noise(), critic).tokens[:, :4].unbind(1)
+        new = torch.stack([(row != reference) & (reference != 0) for row in replaced])
+        known = torch.stack([(row.unsqueeze(-1) == reference.unsqueeze(1)).any(-1) for row in replaced])
+        share[words] = float(known[new].float().mean())
+    assert share["uniform"] < 0.05 < 0.3 < share["likely"]
+
+
+def test_corrupted_tokens_are_proposed_at_their_rate() -> None:
+    several = Batch(BATCH.source[2:3].expand(200, -1), BATCH.references[2:3].expand(200, -1, -1))
+    phase = SoftQ("q", 0.1, samples=5, proposal="corrupt", corruption=0.3)
+    tokens = phase.propose(several, Noise(torch.Generator().manual_seed(2), 200), models().judge).tokens
+    changed = (tokens[:, 1:] != tokens[:, :1])[..., :5].float().mean()
+    assert float(changed) == pytest.approx(0.3 * 6 / 7, abs=0.03)  # one of the seven words is the same one
+
+
+def test_draws_follow_the_soft_policy_at_its_temperature() -> None:
+    """The first word of many draws, against softmax(Q / tau)."""
+    critic, many = models(dropout=0.0).judge, 400
+    batch = Batch(BATCH.source[:1].expand(many, -1), BATCH.references[:1].expand(many, -1, -1))
+    phase = SoftQ("q", 0.1, samples=11, tau=0.4, proposal="policy")
+    tokens = phase.propose(batch, Noise(torch.Generator().manual_seed(2), many), critic).tokens
+    memory = critic.encode(BATCH.references[:1])
+    q = critic.step(memory, critic.start(memory), None)[0].table()[0].detach()
+    found = torch.bincount(tokens[:, 1:, 0].flatten(), minlength=V) / (many * 10)
+    torch.testing.assert_close(found, (q / 0.4).softmax(-1), atol=0.03, rtol=0)
+    assert float((found - q.softmax(-1)).abs().max()) > 0.06
+
+
+def test_diversity_by_hand() -> None:
+    """Neighbours in a ring differ in 1 word of 3, 2 of 4 (one replaced, one more) and 1 of 4; the others in none."""
+    tokens = torch.stack([pad([[2, 3, 4], [2, 5, 4], [2, 3, 4, 6]], 6), pad([[2, 2]] * 3, 6)])
+    found = diversity(tokens, Alphabet(V))
+    assert float(found["diversity"][0]) == pytest.approx(1 / 3 + 2 / 4 + 1 / 4)
+    assert int(found["distinct"][0]) == 3 + 1
+    assert int(found["diversity"][1]) == int(found["distinct"][1]) == 6

@@ -1,0 +1,315 @@
+"""Sampling and greedy search against the list of all sequences."""
+
+import importlib
+
+import pytest
+import torch
+from torch import Tensor
+
+from search.small import (
+    ALPHABETS,
+    BOUNDS,
+    CPU,
+    MIXED,
+    SOURCE,
+    SOURCES,
+    all_sequences,
+    assert_agree,
+    drawn,
+    generator,
+    log_probabilities,
+    model,
+    number,
+    one,
+    renumbered,
+    with_and_without_cache,
+)
+from seqcredit.draws import Noise
+from seqcredit.errors import UserError
+from seqcredit.models.lstm import Seq2Seq
+from seqcredit.models.memory import Memory
+from seqcredit.models.policy import Dropout, Policy, repeat
+from seqcredit.search import greedy, sample
+from seqcredit.search.sample import device_of, limits
+from seqcredit.types import EOS, Alphabet, lengths, pad
+
+MODULE = importlib.import_module("seqcredit.search.sample")
+
+
+def test_a_model_is_a_policy() -> None:
+    assert isinstance(model(), Policy)
+    assert not isinstance(torch.nn.Linear(2, 2), Policy)
+
+
+@pytest.mark.parametrize("kind", [{}, {"input_feeding": True, "attention": "mlp", "layers": 2}], ids=["plain", "all"])
+def test_sampling_frequencies_are_the_probabilities(kind) -> None:
+    """Five sentences in one batch, each with its own bound, so that rows leave at different times."""
+    net, copies = model(**kind), 8_000
+    memory = net.encode(SOURCE)
+    tokens = drawn(net, repeat(memory, copies, CPU), BOUNDS.repeat_interleave(copies), generator())
+    for b, bound in enumerate(BOUNDS.tolist()):
+        sequences = all_sequences(bound)
+        p = log_probabilities(net, one(memory, b), sequences, bound).exp()
+        assert bound == 1 or p.max() < 0.95
+        assert_agree(tokens.view(len(SOURCE), copies, -1)[b], sequences, p)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_temperature(temperature) -> None:
+    net = model()
+    memory = one(net.encode(SOURCE), 0)
+    sequences = all_sequences(3)
+    p = log_probabilities(net, memory, sequences, 3, temperature=temperature).exp()
+    assert_agree(drawn(net, repeat(memory, 8_000, CPU), 3, generator(), temperature=temperature), sequences, p)
+
+
+def test_dropout_is_that_of_scores() -> None:
+    """Each position has its own."""
+    net = model(input_feeding=True, dropout=0.5).train()
+    memory = net.encode(SOURCE[:2])
+    dropout = net.drop(3, Noise(generator(5), 2))
+    assert dropout is not None
+    found = drawn(net, repeat(memory, 8_000, CPU), 3, generator(), repeat(dropout, 8_000, CPU))
+    sequences = all_sequences(3)
+    for b in range(2):
+        p = log_probabilities(net, one(memory, b), sequences, 3, Dropout(dropout.kept[b : b + 1])).exp()
+        without = log_probabilities(net, one(memory, b), sequences, 3).exp()
+        assert (p - without).abs().max() > 0.05
+        assert_agree(found.view(2, 8_000, -1)[b], sequences, p)
+
+
+@pytest.mark.parametrize("search", ["sample", "greedy"])
+def test_the_bound_counts_eos(search) -> None:
+    """A model that never says eos by itself."""
+    net = model()
+    with torch.no_grad():
+        net.readout.bias[EOS] = -1e3
+    memory = net.encode(SOURCE)
+    find = {
+        "sample": lambda bound: drawn(net, memory, bound, generator()),
+        "greedy": lambda bound: greedy(net, memory, bound),
+    }[search]
+    assert lengths(find(BOUNDS)).tolist() == (BOUNDS - 1).tolist()
+    assert find(BOUNDS).shape == (5, 4)
+    for bound in (1, 2, 5):
+        tokens = find(bound)
+        assert tokens.shape == (5, bound)
+        assert lengths(tokens).tolist() == [bound - 1] * 5
+
+
+def test_results_are_as_wide_as_the_longest_and_filled_with_eos() -> None:
+    net = model(3)
+    tokens = drawn(net, repeat(net.encode(SOURCE), 20, CPU), 6, generator())
+    assert tokens.shape[1] == lengths(tokens).max() + 1
+    assert len(lengths(tokens).unique()) > 2
+    after = torch.arange(tokens.shape[1]) >= lengths(tokens).unsqueeze(-1)
+    assert tokens[after].eq(EOS).all()
+    with torch.no_grad():
+        net.readout.bias[EOS] = 1e3
+    assert drawn(net, net.encode(SOURCE), 6, generator()).tolist() == [[EOS]] * 5
+
+
+def slow_greedy(net: Seq2Seq, memory: Memory, bound: int, kept: Tensor | None = None) -> list[int]:
+    words: list[int] = []
+    while len(words) < bound - 1:
+        dropout = None if kept is None else Dropout(kept[:, : len(words) + 1])
+        scores = net.score(memory, pad([words]), dropout).table()[0, -1]
+        words.append(int(scores.argmax()))
+        if words[-1] == EOS:
+            return words[:-1]
+    return words
+
+
+@pytest.mark.parametrize("crowd", [0.0, 0.5, 1.0])
+def test_greedy_word_by_word_and_rows_that_leave_change_nothing(monkeypatch, crowd) -> None:
+    monkeypatch.setattr(MODULE, "CROWD", crowd)
+    net = model(**MIXED)
+    memory = net.encode(SOURCES)
+    tokens = greedy(net, memory, 6)
+    assert len(lengths(tokens).unique()) > 2
+    expected = [slow_greedy(net, one(memory, b), 6) for b in range(20)]
+    assert torch.equal(tokens, pad(expected, tokens.shape[1]))
+
+
+@pytest.mark.parametrize("crowd", [0.0, 0.75, 1.0])
+def test_dropout_stays_with_its_rows(monkeypatch, crowd) -> None:
+    monkeypatch.setattr(MODULE, "CROWD", crowd)
+    net = model(**MIXED, dropout=0.5).train()
+    memory, dropout = net.encode(SOURCES), net.drop(6, Noise(generator(1), len(SOURCES)))
+    assert dropout is not None
+    tokens = drawn(net, memory, 6, generator(), dropout, top_k=1)
+    assert len(lengths(tokens).unique()) > 2
+    expected = [slow_greedy(net, one(memory, b), 6, dropout.kept[b : b + 1]) for b in range(len(SOURCES))]
+    assert torch.equal(tokens, pad(expected, tokens.shape[1]))
+
+
+def test_same_seed_same_samples() -> None:
+    net = model()
+    memory = repeat(net.encode(SOURCE), 10, CPU)
+    first = drawn(net, memory, 6, generator(1))
+    assert torch.equal(first, drawn(net, memory, 6, generator(1)))
+    assert not torch.equal(number(first), number(drawn(net, memory, 6, generator(2))))
+
+
+def test_finished_rows_leave_the_batch() -> None:
+    net, sizes = model(**MIXED), []
+    step = net.step
+
+    def spy(memory: Memory, state, token, dropout=None):
+        sizes.append(memory.rows)
+        return step(memory, state, token, dropout)
+
+    net.step = spy
+    drawn(net, net.encode(SOURCES), 6, generator())
+    assert sizes[0] == len(SOURCES)
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] < len(SOURCES) / 2
+
+
+LOGITS = torch.tensor([[0.5, 0.1, 0.3, 0.1], [0.25, 0.4, 0.05, 0.3]], dtype=torch.float64).log()
+
+
+@pytest.mark.parametrize(
+    ("top_k", "top_p", "kept"),
+    [
+        (1, None, [[0], [1]]),
+        (2, None, [[0, 2], [1, 3]]),
+        (3, None, [[0, 1, 2, 3], [0, 1, 3]]),  # words as good as the third stay
+        (9, None, [[0, 1, 2, 3], [0, 1, 2, 3]]),
+        (None, 0.45, [[0], [1, 3]]),
+        (None, 0.75, [[0, 2], [0, 1, 3]]),
+        (None, 1.0, [[0, 1, 2, 3], [0, 1, 2, 3]]),
+        (None, 1e-9, [[0], [1]]),
+        (2, 0.6, [[0], [1, 3]]),  # of the two best, 0.5 / 0.8 > 0.6 and 0.4 / 0.7 < 0.6
+    ],
+)
+def test_top_k_and_top_p(top_k, top_p, kept) -> None:
+    weights = MODULE._weights(LOGITS, 1.0, top_k, top_p)
+    for row, p, words in zip(weights, LOGITS.exp(), kept, strict=True):
+        assert row.nonzero().flatten().tolist() == words
+        torch.testing.assert_close(row[words], p[words])
+
+
+@pytest.mark.parametrize("option", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-6}])
+def test_sampling_options_reach_the_draw(option) -> None:
+    net = model()
+    memory = net.encode(SOURCE)
+    expected = greedy(net, memory, 6)
+    for seed in range(5):
+        assert torch.equal(drawn(net, memory, 6, generator(seed), **option), expected)
+
+
+def test_single_precision_and_autocast() -> None:
+    net = model(4).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        memory = net.encode(SOURCE)
+        assert drawn(net, memory, 4, generator()).shape[0] == 5
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda net, memory: greedy(net, memory, 0), "bound"),
+        (lambda net, memory: drawn(net, memory, 4, generator(), temperature=0.0), "temperature"),
+        (lambda net, memory: drawn(net, memory, 4, generator(), top_k=0), "top_k"),
+        (lambda net, memory: drawn(net, memory, 4, generator(), top_p=0.0), "top_p"),
+    ],
+)
+def test_errors_say_what_to_do(call, says) -> None:
+    net = model()
+    with pytest.raises(UserError, match=says):
+        call(net, net.encode(SOURCE))
+
+
+def test_every_sentence_is_drawn_with_its_own_numbers() -> None:
+    """Whoever else is in the batch, and whoever has left it."""
+    net = model()
+    net.readout.bias.data[EOS] += 1.5  # so that many leave early
+    memory = repeat(net.encode(SOURCE), 8, CPU)
+    uniform = torch.rand(memory.rows, 8, generator=generator(), dtype=torch.float64)
+    together = sample(net, memory, 8, uniform)
+    assert (together[:, 2] == EOS).float().mean() > 0.4
+    assert (together[:, 4] != EOS).any()
+    for row in range(len(uniform)):
+        only = torch.tensor([row])
+        alone = sample(net, memory.select(only), 8, uniform[only])
+        assert torch.equal(alone, together[only, : alone.shape[1]])
+        assert (together[row, alone.shape[1] :] == EOS).all()
+
+
+def test_limits() -> None:
+    limit, shortest, longest = limits(3, 2, CPU)
+    assert (limit.tolist(), shortest, longest) == ([3, 3], 3, 3)
+    limit, shortest, longest = limits(torch.tensor([4, 1, 2]), 3, CPU)
+    assert (limit.tolist(), shortest, longest) == ([4, 1, 2], 1, 4)
+    with pytest.raises(UserError, match="bound = 0"):
+        limits(torch.tensor([4, 0]), 2, CPU)
+    assert device_of(model()) == CPU
+
+
+# Other alphabets.
+
+
+@ALPHABETS
+def test_greedy_in_another_alphabet(ids: Tensor, size: int) -> None:
+    net = model(**MIXED)
+    other = renumbered(net, ids, size)
+    expected = greedy(net, net.encode(SOURCES), 6)
+    found = greedy(other, other.encode(SOURCES), 6)
+    assert torch.equal(found, ids[expected])
+    assert len(lengths(expected).unique()) > 2
+    assert torch.equal(lengths(found, int(ids[EOS])), lengths(expected))
+
+
+@ALPHABETS
+@pytest.mark.parametrize("options", [{}, {"temperature": 2.0}, {"top_k": 2}, {"top_k": 4}, {"top_p": 0.8}], ids=str)
+def test_only_actions_are_drawn_in_another_alphabet(ids: Tensor, size: int, options) -> None:
+    net = model()
+    other = renumbered(net, ids, size)
+    memory = repeat(other.encode(SOURCE), 60, CPU)
+    found = drawn(other, memory, 5, generator(), **options)
+    assert torch.isin(found, ids).all()
+    assert len(found.unique()) > 2
+    ended = (found == ids[EOS]).cumsum(-1) > 0
+    assert found[ended].eq(ids[EOS]).all()
+    assert ended[:, -1].all()
+
+
+@ALPHABETS
+def test_frequencies_in_another_alphabet(ids: Tensor, size: int) -> None:
+    net = model()
+    other = renumbered(net, ids, size)
+    found = drawn(other, repeat(one(other.encode(SOURCE), 0), 8_000, CPU), 3, generator())
+    back = torch.full((size,), -1)
+    back[ids] = torch.arange(len(ids))
+    sequences = all_sequences(3)
+    p = log_probabilities(net, one(net.encode(SOURCE), 0), sequences, 3).exp()
+    assert_agree(back[found], sequences, p)
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 2.0}, {"top_k": 3}, {"top_p": 0.8}], ids=str)
+def test_the_same_numbers_draw_the_same_words_where_the_order_of_ids_stays(options) -> None:
+    """Ids that are no actions take no share of a uniform number."""
+    net, ids = model(3, Alphabet(5, eos=2)), torch.tensor([1, 2, 5, 6, 8])
+    other = renumbered(net, ids, 10)
+    expected, found = (
+        drawn(each, repeat(each.encode(SOURCE), 30, CPU), 6, generator(), **options) for each in (net, other)
+    )
+    assert len(lengths(expected, 2).unique()) > 2
+    assert torch.equal(found, ids[expected])
+
+
+# A state that is no dataclass of tensors.
+
+
+@pytest.mark.parametrize("crowd", [0.0, 0.75, 1.0])
+def test_a_model_with_a_cache_equals_one_without(monkeypatch, crowd) -> None:
+    monkeypatch.setattr(MODULE, "CROWD", crowd)
+    seen = set()
+    for seed in range(3):
+        cached, plain = with_and_without_cache(seed)
+        samples = [drawn(net, repeat(net.encode(SOURCES), 4, CPU), 7, generator(seed)) for net in (cached, plain)]
+        assert torch.equal(*samples)
+        assert torch.equal(*(greedy(net, net.encode(SOURCES), 7) for net in (cached, plain)))
+        seen |= set(lengths(samples[0]).tolist())
+    assert len(seen) > 3
