@@ -4,28 +4,19 @@ import os
 import re
 import shlex
 import tomllib
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, objective_of
+from seqcredit.algorithms.proposing import Proposing
 from seqcredit.cli import parser
-from seqcredit.config import (
-    OBJECTIVES,
-    RECIPES,
-    ActorCritic,
-    Critic,
-    Mle,
-    Model,
-    Payoff,
-    Phase,
-    Proposing,
-    Recipe,
-    load,
-    resolved,
-)
+from seqcredit.experiments.recipe import RECIPES, Recipe, load, resolved
+from seqcredit.models.build import LSTM
 from seqcredit.models.lstm import Seq2Seq
+from seqcredit.rewards.payoff import Payoff
 
 ROOT = Path(__file__).parents[1]
 PAPER = Path(os.environ.get("SEQCREDIT_PAPER") or ROOT.parent / "shared" / "paper" / "paper.tex")
@@ -145,6 +136,9 @@ PHASES = {
 }
 
 
+KEYS = [each.name for each in fields(Phase)]  # of every phase
+
+
 def recipe(folder: str, stem: str) -> Recipe:
     return load(RECIPES / folder / f"{stem}.toml")
 
@@ -188,7 +182,7 @@ def test_a_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     assert (loaded.actor.embedding, loaded.actor.hidden, loaded.actor.layers) == (about.width, width, layers)
     assert loaded.actor.input_feeding == stem.endswith(("feeding", "2x512"))
     assert (loaded.actor.attention, loaded.actor.dropout) == ("dot", about.dropout)
-    kinds = [OBJECTIVES[type(phase)] for phase in loaded.phase]
+    kinds = [objective_of(phase) for phase in loaded.phase]
     assert kinds == PHASES.get(stem, PHASES[algorithm(stem)])
     warm = stem in FROM_MLE or algorithm(stem) in ("ac", "erac")
     for phase in loaded.phase:
@@ -362,12 +356,12 @@ def test_a_captioning_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     assert {path.stem for path in (RECIPES / folder).glob("*.toml")} == stems
     paper = folder == "coco"
     assert (loaded.fidelity, loaded.data, loaded.payoff) == (fidelity, "", Payoff(references="own"))
-    assert loaded.actor == Model(512, 512, 1, "none", False, 0.3 if paper else 0.5)
+    assert loaded.actor == LSTM(512, 512, 1, "none", False, 0.3 if paper else 0.5)
     if algorithm(stem) in {"vaml", "ac", "erac"}:
         width, attention = 512 if paper else 256, "mlp" if paper and stem != "vaml" else "dot"
-        assert loaded.critic == Model(width, width, 1, attention, False, 0.1 if stem == "vaml" else 0.0)
+        assert loaded.critic == LSTM(width, width, 1, attention, False, 0.1 if stem == "vaml" else 0.0)
     for phase in loaded.phase:
-        actor = OBJECTIVES[type(phase)] not in {"soft_q", "critic"}
+        actor = objective_of(phase) not in {"soft_q", "critic"}
         assert (phase.clip, phase.decay) == (1.0 if actor else 5.0, 1.0 if phase.anneal else 0.5)
         assert phase.anneal == (not paper and phase.name in {"actor_critic", "continued"})
         assert getattr(phase, "critic_clip", 5.0) == 5.0
@@ -407,7 +401,7 @@ def test_ac_for_captions_is_erac_without_entropy(folder: str) -> None:
 def test_mle_for_captions_continues_with_the_joint_phases_optimizer() -> None:
     _, second = recipe("flickr8k", "mle-continued").phase
     joint = recipe("flickr8k", "erac").phase[2]
-    assert second == Mle(**{key: getattr(joint, key) for key in Phase.__dataclass_fields__} | {"name": "continued"})
+    assert second == Mle(**{key: getattr(joint, key) for key in KEYS} | {"name": "continued"})
 
 
 # The other folders.
@@ -452,7 +446,7 @@ def test_mle_continued_has_the_joint_phases_optimizer(folder: str, epochs: int, 
     first, second = recipe(folder, "mle-continued").phase
     joint = recipe(folder, "erac").phase[2]
     own = ("name", "epochs", "learning_rate")
-    shared = {key: getattr(joint, key) for key in Phase.__dataclass_fields__ if key not in own}
+    shared = {key: getattr(joint, key) for key in KEYS if key not in own}
     assert second == Mle(name="continued", epochs=epochs, learning_rate=0.00015, **shared)
     assert (first.name, joint.optimizer, joint.epochs) == ("mle", "adam", joint_epochs)
 
@@ -464,7 +458,7 @@ def test_from_mle_they_have_the_budget_of_mle_continued(folder: str, stem: str) 
     mle, second = recipe(folder, "mle-continued").phase
     first, *_, last = recipe(folder, stem).phase
     scratch = recipe(folder, algorithm(stem)).phase[-1]
-    budget = {key: getattr(second, key) for key in Phase.__dataclass_fields__ if key not in ("name", "learning_rate")}
+    budget = {key: getattr(second, key) for key in KEYS if key not in ("name", "learning_rate")}
     assert (first, last) == (mle, replace(scratch, samples=2, learning_rate=0.0006, **budget))
 
 

@@ -60,7 +60,7 @@ def test_negative_ids_stay_and_any_axes_will_do(eos: int, unk: int | None) -> No
     named = alphabet.as_words(tokens)
     assert named.shape == tokens.shape
     assert named[tokens < 0].tolist() == [ABSENT, -2]
-    flat = [int(alphabet.as_words(torch.tensor([[id]]))) for id in tokens[tokens >= 0]]
+    flat = [int(alphabet.as_words(torch.tensor([[token]]))) for token in tokens[tokens >= 0]]
     assert named[tokens >= 0].tolist() == flat
 
 
@@ -77,20 +77,20 @@ def test_words_are_the_actions_but_eos_and_unk(eos: int, unk: int | None, spare:
     if spare:
         actions = torch.ones(SIZE, dtype=torch.bool)
         actions[spare] = False
-    expected = [id for id in range(SIZE) if id not in (eos, unk, *spare)]
+    expected = [token for token in range(SIZE) if token not in (eos, unk, *spare)]
     assert Alphabet(SIZE, eos, unk, actions).words().tolist() == expected
     assert Alphabet(SIZE, eos, unk, actions).words("cpu").tolist() == expected
     assert actions is None or int(actions.sum()) == SIZE - 2  # which is left as it was
 
 
-@specials
-@pytest.mark.parametrize("unk_matches", [True, False])
+@pytest.mark.parametrize(
+    ("eos", "unk", "unk_matches"),
+    [(eos, unk, matches) for eos, unk in SPECIALS for matches in ((True,) if unk is None else (True, False))],
+)
 def test_bleu_is_that_of_the_same_sequences_with_other_names(eos: int, unk: int | None, unk_matches: bool) -> None:
-    """Sequences of words, given any names in an alphabet, score as they did; unk alone knows that it matches nothing."""
-    if unk is None and not unk_matches:
-        pytest.skip("nothing is unknown")
+    """Sequences of words, given any names in an alphabet, score as they did, where unk matches or not."""
     generator, special = torch.Generator().manual_seed(3), [eos] if unk is None else [eos, unk]
-    others = torch.tensor([id for id in range(SIZE) if id not in special])
+    others = torch.tensor([token for token in range(SIZE) if token not in special])
     ids = torch.cat([torch.tensor(special), others[torch.randperm(len(others), generator=generator)]])
     tokens = torch.randint(0, SIZE, (40, 6), generator=generator)
     tokens[:, -1] = EOS

@@ -45,7 +45,11 @@ MOST_HELD_OUT = 1_000
 
 
 class Evaluation(NamedTuple):
-    """A figure, how it was measured, and the outputs that it is of."""
+    """A figure, how it was measured, and the outputs that it is of.
+
+    >>> print(Evaluation("BLEU", 54.321, "nrefs:1", ["a text"]))
+    BLEU 54.32 (nrefs:1)
+    """
 
     metric: str
     value: float
@@ -61,6 +65,12 @@ class Trained:
     """A trained model: it translates, it can be evaluated, and `train` goes on from it.
 
     Its run folder is like every other: `seqcredit inspect`, `compare`, `watch` and the other commands take it.
+
+    >>> trained = train(LSTM(hidden=8, embedding=8), [("a b", "b a")] * 40, algorithm=MLE(epochs=1), say=None)
+    >>> len(trained.translate(["a", "b"]))
+    2
+    >>> trained.evaluate([("a b", "b a")], metric="exact").metric
+    'exact match'
     """
 
     run: Run

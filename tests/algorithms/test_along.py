@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from seqcredit.algorithms import ActorCritic, Critic, Mle, Models, Outcome, Phase, Progress, Raml, SoftQ, Vaml
+from algorithms.tiny import EVERY_WAY
+from seqcredit.algorithms import Models, Outcome, Phase, Progress
 from seqcredit.algorithms.along import Along, Smoothing, soft_residual, temporal_difference
 from seqcredit.credit import losses
 from seqcredit.draws import Noise
-from seqcredit.models import critic as judges
+from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.policy import Linear, Written
 from seqcredit.rewards import Bleu
@@ -18,45 +19,14 @@ from seqcredit.types import Alphabet, Batch, pad, pad_references
 V = 9
 BATCH = Batch(pad([[2, 3], [4], [5, 6, 2, 8, 3]]), pad_references([[[3, 2], [3]], [[4]], [[2, 6, 5, 7, 7, 2], [8, 6]]]))
 REWARD = Bleu(scaled=True, dtype=torch.float64)
-JOINT = {"extra_length": 1, "samples": 2, "smoothing": 0.3}
-PHASES: dict[str, Phase] = {
-    "likelihood": Mle("mle", 1.0),
-    "raml": Raml("raml", 1.0),
-    "soft Q": SoftQ("q", 1.0),
-    "soft Q at the bound": SoftQ("q", 1.0, bound=6),
-    "soft Q, constant": SoftQ("q", 1.0, look_ahead="constant", bound=6),
-    "soft Q, target": SoftQ("q", 1.0, look_ahead="target", bound=6),
-    "soft Q, 2 steps": SoftQ("q", 1.0, bound=6, steps=2),
-    "soft Q, to the end": SoftQ("q", 1.0, steps=99, exact_eos=0.3),
-    "soft Q, 3 steps, constant": SoftQ("q", 1.0, look_ahead="constant", bound=6, steps=3),
-    "soft Q, 3 steps, target": SoftQ("q", 1.0, look_ahead="target", bound=6, steps=3),
-    "soft Q, exact eos": SoftQ("q", 1.0, bound=6, exact_eos=2.0),
-    "soft Q, mixed": SoftQ("q", 1.0, proposal="mixed"),
-    "soft Q, mixed, 3 steps": SoftQ("q", 1.0, proposal="mixed", bound=8, steps=3, exact_eos=0.5),
-    "soft Q, policy": SoftQ("q", 1.0, proposal="policy", samples=3),
-    "vaml": Vaml("vaml", 1.0, bound=6),
-    "vaml, policy": Vaml("vaml", 1.0, proposal="policy", samples=4),
-    "vaml with coins": Vaml("vaml", 1.0, kappa_draws=True, kappa=0.5),
-    "vaml without Q": Vaml("vaml", 1.0, kappa=0.0),
-    "critic": Critic("critic", 1.0, tau=0.3, **JOINT),
-    "critic, released": Critic(
-        "critic", 1.0, td_form="half", smoothing_form="mean", bound_value="free", smoothing=0.3, extra_length=0
-    ),
-    "critic, exact eos": Critic("critic", 1.0, tau=0.3, exact_eos=0.7, **JOINT),
-    "Actor-Critic": ActorCritic("ac", 1.0, tau=0.0, **JOINT),
-    "ERAC": ActorCritic("erac", 1.0, tau=0.3, **JOINT),
-    "ERAC without future entropy": ActorCritic("erac", 1.0, tau=0.3, future_entropy=False, **JOINT),
-    "ERAC, exact eos": ActorCritic("erac", 1.0, tau=0.3, exact_eos=0.7, **JOINT),
-    "ERAC, normalised": ActorCritic("erac", 1.0, tau=0.3, entropy_form="normalised", mle_weight=0.0),
-}
 
 
 def networks(copy: int) -> Models:
     generator = torch.Generator().manual_seed(3)
     return Models(
         Seq2Seq(V, V, 8, 8, generator=generator).double(),
-        judges.Critic(V, 8, 8, generator=generator, dropout=0.2, copy=copy).double(),
-        judges.Critic(V, 8, 8, generator=generator, copy=copy).double().eval(),
+        Critic(V, 8, 8, generator=generator, dropout=0.2, copy=copy).double(),
+        Critic(V, 8, 8, generator=generator, copy=copy).double().eval(),
     )
 
 
@@ -69,7 +39,7 @@ def outcome(phase: Phase, copy: int) -> tuple[Outcome, dict[str, list[torch.Tens
 
 
 @pytest.mark.parametrize("copy", [0, 5])
-@pytest.mark.parametrize("phase", PHASES.values(), ids=PHASES)
+@pytest.mark.parametrize("phase", EVERY_WAY.values(), ids=EVERY_WAY)
 def test_both_paths_are_one(phase: Phase, copy: int) -> None:
     (fast, fast_gradients), (plain, plain_gradients) = outcome(phase, copy), outcome(replace(phase, fused=False), copy)
     torch.testing.assert_close(fast.losses, plain.losses, rtol=1e-9, atol=1e-12)

@@ -2,9 +2,9 @@
 
 import torch
 
-from seqcredit.algorithms import Models, Outcome, Phase, Progress
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Models, Outcome, Phase, Progress, Raml, SoftQ, Vaml
 from seqcredit.draws import Noise
-from seqcredit.models.critic import Critic
+from seqcredit.models import critic as judges
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.rewards import Bleu
 from seqcredit.search import sample
@@ -16,6 +16,37 @@ BATCH = Batch(
     pad_references([[[3, 4, 5]], [[6, 2]], [[8, 8, 3, 2, 4]], [[5]]]),
 )
 REWARD = Bleu(scaled=True)
+JOINT = {"extra_length": 1, "samples": 2, "smoothing": 0.3}
+EVERY_WAY: dict[str, Phase] = {  # that a loss is formed
+    "likelihood": Mle("mle", 1.0),
+    "raml": Raml("raml", 1.0),
+    "soft Q": SoftQ("q", 1.0),
+    "soft Q at the bound": SoftQ("q", 1.0, bound=6),
+    "soft Q, constant": SoftQ("q", 1.0, look_ahead="constant", bound=6),
+    "soft Q, target": SoftQ("q", 1.0, look_ahead="target", bound=6),
+    "soft Q, 2 steps": SoftQ("q", 1.0, bound=6, steps=2),
+    "soft Q, to the end": SoftQ("q", 1.0, steps=99, exact_eos=0.3),
+    "soft Q, 3 steps, constant": SoftQ("q", 1.0, look_ahead="constant", bound=6, steps=3),
+    "soft Q, 3 steps, target": SoftQ("q", 1.0, look_ahead="target", bound=6, steps=3),
+    "soft Q, exact eos": SoftQ("q", 1.0, bound=6, exact_eos=2.0),
+    "soft Q, mixed": SoftQ("q", 1.0, proposal="mixed"),
+    "soft Q, mixed, 3 steps": SoftQ("q", 1.0, proposal="mixed", bound=8, steps=3, exact_eos=0.5),
+    "soft Q, policy": SoftQ("q", 1.0, proposal="policy", samples=3),
+    "vaml": Vaml("vaml", 1.0, bound=6),
+    "vaml, policy": Vaml("vaml", 1.0, proposal="policy", samples=4),
+    "vaml with coins": Vaml("vaml", 1.0, kappa_draws=True, kappa=0.5),
+    "vaml without Q": Vaml("vaml", 1.0, kappa=0.0),
+    "critic": Critic("critic", 1.0, tau=0.3, **JOINT),
+    "critic, released": Critic(
+        "critic", 1.0, td_form="half", smoothing_form="mean", bound_value="free", smoothing=0.3, extra_length=0
+    ),
+    "critic, exact eos": Critic("critic", 1.0, tau=0.3, exact_eos=0.7, **JOINT),
+    "Actor-Critic": ActorCritic("ac", 1.0, tau=0.0, **JOINT),
+    "ERAC": ActorCritic("erac", 1.0, tau=0.3, **JOINT),
+    "ERAC without future entropy": ActorCritic("erac", 1.0, tau=0.3, future_entropy=False, **JOINT),
+    "ERAC, exact eos": ActorCritic("erac", 1.0, tau=0.3, exact_eos=0.7, **JOINT),
+    "ERAC, normalised": ActorCritic("erac", 1.0, tau=0.3, entropy_form="normalised", mle_weight=0.0),
+}
 
 
 def models(dropout: float = 0.3) -> Models:
@@ -24,8 +55,8 @@ def models(dropout: float = 0.3) -> Models:
 
     made = Models(
         Seq2Seq(V, V, 6, 6, dropout=dropout, generator=generator(0)),
-        Critic(V, 6, 6, dropout=dropout, generator=generator(1)),
-        Critic(V, 6, 6, dropout=0.0, generator=generator(2)),
+        judges.Critic(V, 6, 6, dropout=dropout, generator=generator(1)),
+        judges.Critic(V, 6, 6, dropout=0.0, generator=generator(2)),
     )
     made.slow_judge.requires_grad_(False).eval()
     for model in (made.actor, made.judge, made.slow_judge):

@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seqcredit.credit import fused, losses, tables, values
-from seqcredit.credit.tables import Table, look_ahead, pack
-from seqcredit.types import token_mask
+from seqcredit.credit.tables import Packing, Table, look_ahead, pack
+from seqcredit.types import EOS, token_mask
 
 V, D, TAU, KAPPA, SMOOTHING = 8, 3, 0.3, 0.2, 0.4
 # The last sequence is cut off before its eos; nobody takes the last action.
@@ -34,14 +34,11 @@ class Network(NamedTuple):
 
     features: Tensor
     weight: Tensor
-    bias: Tensor
+    bias: Tensor | None
 
     def full(self) -> Tensor:
         """Scores, as the specification wants them."""
         return torch.nn.functional.linear(*self)
-
-    def packed(self) -> Table:
-        return Table(pack(TOKENS.to(self.weight.device)).take(self.features), self.weight, self.bias)
 
 
 class Inputs(NamedTuple):
@@ -57,13 +54,22 @@ class Inputs(NamedTuple):
     forced: Tensor | None
     kappa: float | Tensor = KAPPA
     tau: float = TAU
+    eos: int = EOS
+    actions: Tensor | None = None
 
     @property
     def logp(self) -> Tensor:
-        return self.actor.full().log_softmax(-1)
+        return values.only_actions(self.actor.full(), self.actions).log_softmax(-1)
+
+    @property
+    def packing(self) -> Packing:
+        return pack(self.tokens, self.eos)
+
+    def packed(self, network: Network) -> Table:
+        return Table(self.take(network.features), network.weight, network.bias, self.eos, self.actions)
 
     def take(self, padded: Tensor) -> Tensor:
-        return pack(self.tokens).take(padded)
+        return self.packing.take(padded)
 
     @property
     def packed_tokens(self) -> Tensor:
@@ -82,7 +88,8 @@ class Inputs(NamedTuple):
         return self.take(self.weights.unsqueeze(-1).expand(B, T))
 
     def leaves(self) -> list[Tensor]:
-        return [part for part in (*self.actor, *self.critic, *self.target) if part.requires_grad]
+        parts = (*self.actor, *self.critic, *self.target)
+        return [part for part in parts if part is not None and part.requires_grad]
 
 
 def network(seed: int, scale: float) -> Network:
@@ -107,73 +114,77 @@ Loss = Callable[[Inputs], Tensor]
 
 
 def fast_likelihood(x: Inputs, weights: Tensor | None) -> Tensor:
-    return fused.cross_entropy(x.actor.packed(), x.packed_tokens, weights)[0]
+    return fused.cross_entropy(x.packed(x.actor), x.packed_tokens, weights)[0]
 
 
 def fast_vaml(x: Inputs) -> Tensor:
-    tables = x.actor.packed(), x.critic.packed()
+    tables = x.packed(x.actor), x.packed(x.critic)
     return fused.vaml(*tables, x.packed_tokens, x.packed_weights, x.tau, x.packed_kappa, x.packed_forced)[0]
 
 
 def fast_soft_q(x: Inputs) -> Tensor:
-    numbers = x.take(x.rewards), pack(x.tokens).following
-    return fused.soft_q(x.critic.packed(), x.packed_tokens, *numbers, x.tau, x.packed_forced, x.packed_weights)[0]
+    numbers = x.take(x.rewards), x.packing.following
+    return fused.soft_q(x.packed(x.critic), x.packed_tokens, *numbers, x.tau, x.packed_forced, x.packed_weights)[0]
 
 
 def fast_soft_q_with(x: Inputs, network: Network) -> Tensor:
     """Soft Q with a constant look-ahead is TD learning."""
-    soft = fused.soft_value(network.packed(), x.tau, x.packed_forced)
-    targets = x.take(x.rewards) + look_ahead(soft, pack(x.tokens).following)
-    return fused.critic(x.critic.packed(), x.packed_tokens, targets, weights=x.packed_weights)[0]
+    soft = fused.soft_value(x.packed(network), x.tau, x.packed_forced)
+    targets = x.take(x.rewards) + look_ahead(soft, x.packing.following)
+    return fused.critic(x.packed(x.critic), x.packed_tokens, targets, weights=x.packed_weights)[0]
 
 
 def fast_actor(x: Inputs, **options: Any) -> fused.Improved:
-    tables = (network.packed() for network in (x.actor, x.critic, x.target))
+    tables = (x.packed(network) for network in (x.actor, x.critic, x.target))
     return fused.actor(*tables, x.tau, forced=x.packed_forced, weights=x.packed_weights, **options)
 
 
 def fast_critic(x: Inputs, smoothing: float, **options: Any) -> Tensor:
     numbers = {"forced": x.packed_forced, "weights": x.packed_weights, **options}
-    return fused.critic(x.critic.packed(), x.packed_tokens, x.take(x.targets), smoothing, **numbers)[0]
+    return fused.critic(x.packed(x.critic), x.packed_tokens, x.take(x.targets), smoothing, **numbers)[0]
 
 
 def fast_path(x: Inputs, steps: int) -> Tensor:
     """Residuals by the fast path, added and squared."""
-    packing = pack(x.tokens)
+    packing = x.packing
     numbers = x.take(x.rewards), packing.following, x.tau, x.packed_forced
-    each = packing.fill(fused.soft_residuals(x.critic.packed(), x.packed_tokens, *numbers))
+    each = packing.fill(fused.soft_residuals(x.packed(x.critic), x.packed_tokens, *numbers))
     return weighted(x, (each + values.sums_ahead(each, steps - 1)).square())
 
 
 def soft_q(x: Inputs, target_q: Tensor | None = None, steps: int = 1) -> Tensor:
-    return weighted(x, losses.soft_q(x.critic.full(), x.tokens, x.rewards, x.tau, target_q, x.forced, steps))
+    numbers = x.tokens, x.rewards, x.tau, target_q, x.forced, steps, x.eos, x.actions
+    return weighted(x, losses.soft_q(x.critic.full(), *numbers))
 
 
 def critic(x: Inputs, smoothing: float, form: losses.SmoothingForm = "sum", td_weight: float = 1.0) -> Tensor:
-    td = losses.critic_td(x.critic.full(), x.tokens, x.targets)
-    return weighted(x, td_weight * td + smoothing * losses.smoothing(x.critic.full(), x.tokens, form, x.forced))
+    td = losses.critic_td(x.critic.full(), x.tokens, x.targets, x.eos)
+    spread = losses.smoothing(x.critic.full(), x.tokens, form, x.forced, x.eos, x.actions)
+    return weighted(x, td_weight * td + smoothing * spread)
 
 
 def actor(x: Inputs, form: losses.EntropyForm = "exact") -> Tensor:
-    return weighted(x, losses.actor(x.logp, x.critic.full(), x.tokens, x.tau, form, x.forced))
+    return weighted(x, losses.actor(x.logp, x.critic.full(), x.tokens, x.tau, form, x.forced, x.eos))
+
+
+def vaml(x: Inputs) -> Tensor:
+    numbers = x.tokens, x.weights, x.tau, x.kappa, x.forced, x.eos, x.actions
+    return losses.vaml(x.logp, x.critic.full(), *numbers).sum()
 
 
 # The fast path, and the specification.
 PAIRS: dict[str, tuple[Loss, Loss]] = {
-    "mle": (lambda x: fast_likelihood(x, None), lambda x: losses.mle(x.logp, x.tokens).sum()),
+    "mle": (lambda x: fast_likelihood(x, None), lambda x: losses.mle(x.logp, x.tokens, x.eos).sum()),
     "raml": (
         lambda x: fast_likelihood(x, x.packed_weights),
-        lambda x: losses.raml(x.logp, x.tokens, x.weights).sum(),
+        lambda x: losses.raml(x.logp, x.tokens, x.weights, x.eos).sum(),
     ),
     "soft_q": (fast_soft_q, soft_q),
     "soft_q, constant": (lambda x: fast_soft_q_with(x, x.critic), lambda x: soft_q(x, x.critic.full().detach())),
     "soft_q, target": (lambda x: fast_soft_q_with(x, x.target), lambda x: soft_q(x, x.target.full())),
     "soft_q, 2 steps": (lambda x: fast_path(x, 2), lambda x: soft_q(x, steps=2)),
     "soft_q, to the end": (lambda x: fast_path(x, 9), lambda x: soft_q(x, steps=9)),
-    "vaml": (
-        fast_vaml,
-        lambda x: losses.vaml(x.logp, x.critic.full(), x.tokens, x.weights, x.tau, x.kappa, x.forced).sum(),
-    ),
+    "vaml": (fast_vaml, vaml),
     "actor": (lambda x: fast_actor(x).loss, actor),
     "actor, normalised": (
         lambda x: fast_actor(x, entropy_form="normalised").loss,
@@ -304,10 +315,10 @@ def test_q_is_not_read_where_kappa_is_zero() -> None:
 def test_likelihood_of_each_token(kappa: float | Tensor) -> None:
     x = inputs(kappa=kappa)
     expected = PACKING.take(losses.mle(x.logp, TOKENS)).detach()
-    _, nll = fused.cross_entropy(x.actor.packed(), x.packed_tokens, x.packed_weights)
+    _, nll = fused.cross_entropy(x.packed(x.actor), x.packed_tokens, x.packed_weights)
     assert_near(nll, expected, DOUBLE)
     _, nll = fused.vaml(
-        x.actor.packed(), x.critic.packed(), x.packed_tokens, x.packed_weights, TAU, x.packed_kappa, x.packed_forced
+        x.packed(x.actor), x.packed(x.critic), x.packed_tokens, x.packed_weights, TAU, x.packed_kappa, x.packed_forced
     )
     assert_near(nll, expected, DOUBLE)
     assert not nll.requires_grad
@@ -316,12 +327,12 @@ def test_likelihood_of_each_token(kappa: float | Tensor) -> None:
 def test_residual_and_q_of_each_token() -> None:
     x = inputs()
     _, residual = fused.soft_q(
-        x.critic.packed(), x.packed_tokens, PACKING.take(REWARDS), PACKING.following, TAU, x.packed_forced
+        x.packed(x.critic), x.packed_tokens, PACKING.take(REWARDS), PACKING.following, TAU, x.packed_forced
     )
     q = x.critic.full().detach()
     targets = values.one_step_targets(REWARDS, values.soft_value(q, TAU, FORCED), TOKENS)
     assert_near(residual, PACKING.take(values.chosen(q, TOKENS) - targets), DOUBLE)
-    _, chosen = fused.critic(x.critic.packed(), x.packed_tokens, PACKING.take(TARGETS))
+    _, chosen = fused.critic(x.packed(x.critic), x.packed_tokens, PACKING.take(TARGETS))
     assert_near(chosen, PACKING.take(values.chosen(q, TOKENS)), DOUBLE)
     assert not residual.requires_grad
     assert not chosen.requires_grad
@@ -337,7 +348,7 @@ def test_values_and_entropy(tau: float, future_entropy: bool, bound_value: fused
     expected = losses.td_targets(x.target.full(), x.logp, TOKENS, REWARDS, tau, future_entropy, forced)
     uncertainty = PACKING.take(values.entropy(x.logp, FORCED)).detach()
     improved = fast_actor(x, **options)
-    fixed = fused.expected_value(x.actor.packed(), x.target.packed(), tau, forced=x.packed_forced, **options)
+    fixed = fused.expected_value(x.packed(x.actor), x.packed(x.target), tau, forced=x.packed_forced, **options)
     for states, entropy in ((improved.values, improved.entropy), fixed):
         assert_near(REWARDS + PACKING.spread(look_ahead(states, PACKING.following)), expected, DOUBLE)
         assert_near(entropy, uncertainty, DOUBLE)
@@ -348,9 +359,142 @@ def test_values_and_entropy(tau: float, future_entropy: bool, bound_value: fused
 @pytest.mark.parametrize("tau", [0.0, TAU])
 def test_soft_value(tau: float) -> None:
     x = inputs()
-    soft = fused.soft_value(x.critic.packed(), tau, x.packed_forced)
+    soft = fused.soft_value(x.packed(x.critic), tau, x.packed_forced)
     assert_near(soft, PACKING.take(values.soft_value(x.critic.full(), tau, FORCED)).detach(), DOUBLE)
     assert not soft.requires_grad
+
+
+# Other alphabets: no bias, eos elsewhere, and ids that are no actions, whatever their readout says.
+
+TIGHT, JUNK = 1e-10, 30.0
+ALPHABETS = {
+    "no bias": (torch.arange(V), V, False),
+    "another eos": (torch.tensor([5, 0, 3, 1, 7, 4, 2, 6]), V, True),
+    "no actions": (torch.tensor([9, 1, 3, 5, 0, 6, 10, 8]), 12, True),
+    "no actions, no bias": (torch.tensor([9, 1, 3, 5, 0, 6, 10, 8]), 12, False),
+}
+alphabets = pytest.mark.parametrize("alphabet", ALPHABETS)
+temperatures = pytest.mark.parametrize("tau", [0.0, 3.0])
+
+
+def renumber(rows: Tensor, ids: Tensor, size: int, junk: float = 0.0) -> Tensor:
+    """Rows under their new ids, and junk in the others."""
+    return rows.new_full((size, *rows.shape[1:]), junk).index_copy(0, ids, rows)
+
+
+def translated(x: Inputs, alphabet: str) -> Inputs:
+    """The same networks and sequences with other ids."""
+    ids, size, bias = ALPHABETS[alphabet]
+
+    def renamed(network: Network) -> Network:
+        weight = renumber(network.weight.detach(), ids, size, JUNK).requires_grad_()
+        added = renumber(network.bias.detach(), ids, size, JUNK).requires_grad_() if bias else None
+        return Network(network.features.detach().clone().requires_grad_(), weight, added)
+
+    networks = (renamed(network) for network in (x.actor, x.critic, x.target))
+    actions = None if size == V else torch.zeros(size, dtype=torch.bool).index_fill(0, ids, True)
+    return Inputs(*networks, ids[x.tokens], *x[4:10], int(ids[EOS]), actions)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@alphabets
+@temperatures
+def test_equals_the_specification_in_another_alphabet(name: str, alphabet: str, tau: float) -> None:
+    assert_as_specified(name, translated(inputs(tau=tau), alphabet), TIGHT)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@alphabets
+def test_equals_the_specification_in_another_alphabet_without_a_bound(name: str, alphabet: str) -> None:
+    assert_as_specified(name, translated(inputs(forced=None), alphabet), TIGHT)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("alphabet", ["no actions, no bias"])
+def test_equals_the_specification_in_another_alphabet_in_single_precision(name: str, alphabet: str) -> None:
+    assert_as_specified(name, translated(inputs(torch.float32), alphabet), SINGLE)
+
+
+@alphabets
+def test_vaml_with_coins_in_another_alphabet(alphabet: str) -> None:
+    assert_as_specified("vaml", translated(inputs(kappa=COINS), alphabet), TIGHT)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@alphabets
+def test_another_alphabet_changes_no_loss_and_no_gradient(name: str, alphabet: str) -> None:
+    """As if the ids that are no actions were not there: their readout has gradient 0."""
+    ids, size, bias = ALPHABETS[alphabet]
+    x = inputs()
+    other = translated(x, alphabet)
+    if not bias:
+        x = x._replace(**{key: getattr(x, key)._replace(bias=None) for key in ("actor", "critic", "target")})
+    expected, found = PAIRS[name][0](x), PAIRS[name][0](other)
+    assert_near(found, expected, TIGHT)
+    pairs = zip(gradients(found, other.leaves()), gradients(expected, x.leaves()), strict=True)
+    for number, (mine, theirs) in enumerate(pairs):
+        assert (mine is None) == (theirs is None)
+        if mine is not None and theirs is not None:
+            is_readout = number % (3 if bias else 2) > 0
+            assert_near(mine, renumber(theirs, ids, size) if is_readout else theirs, TIGHT)
+            assert not is_readout or other.actions is None or mine[~other.actions].eq(0).all()
+
+
+@alphabets
+@temperatures
+@pytest.mark.parametrize("future_entropy", [True, False])
+@pytest.mark.parametrize("bound_value", ["eos", "free"])
+def test_values_and_entropy_in_another_alphabet(
+    alphabet: str, tau: float, future_entropy: bool, bound_value: fused.BoundValue
+) -> None:
+    x = translated(inputs(tau=tau), alphabet)
+    options = {"future_entropy": future_entropy, "bound_value": bound_value}
+    forced = x.forced if bound_value == "eos" else None
+    later = tau if future_entropy else 0.0
+    expected = x.take(values.expected_value(x.target.full(), x.logp, later, forced, x.eos)).detach()
+    uncertainty = x.take(values.entropy(x.logp, x.forced)).detach()
+    improved = fast_actor(x, **options)
+    fixed = fused.expected_value(x.packed(x.actor), x.packed(x.target), tau, forced=x.packed_forced, **options)
+    for states, entropy in ((improved.values, improved.entropy), fixed):
+        assert_near(states, expected, TIGHT)
+        assert_near(entropy, uncertainty, TIGHT)
+
+
+@alphabets
+@temperatures
+def test_numbers_of_each_token_in_another_alphabet(alphabet: str, tau: float) -> None:
+    x = translated(inputs(tau=tau), alphabet)
+    q, nll = x.critic.full().detach(), x.take(losses.mle(x.logp, x.tokens, x.eos)).detach()
+    soft = values.soft_value(q, tau, x.forced, x.eos, x.actions)
+    assert_near(fused.soft_value(x.packed(x.critic), tau, x.packed_forced), x.take(soft), TIGHT)
+    residual = values.chosen(q, x.tokens) - values.one_step_targets(x.rewards, soft, x.tokens, x.eos)
+    numbers = x.packed_tokens, x.take(x.rewards), x.packing.following, tau, x.packed_forced
+    assert_near(fused.soft_q(x.packed(x.critic), *numbers)[1], x.take(residual), TIGHT)
+    assert_near(fused.soft_residuals(x.packed(x.critic), *numbers).detach(), x.take(residual), TIGHT)
+    assert_near(fused.cross_entropy(x.packed(x.actor), x.packed_tokens)[1], nll, TIGHT)
+    both = x.packed(x.actor), x.packed(x.critic), x.packed_tokens, x.packed_weights
+    assert_near(fused.vaml(*both, tau, x.packed_kappa, x.packed_forced)[1], nll, TIGHT)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@alphabets
+def test_a_weight_may_serve_features_and_readout_and_several_networks(name: str, alphabet: str) -> None:
+    """Tied: features are made of the embeddings that score the words, and all three networks have the same."""
+    x = translated(inputs(), alphabet)
+    weight = x.actor.weight
+
+    def tied(network: Network) -> Network:
+        return Network(torch.tanh(network.features.detach() + weight[x.tokens.roll(1, -1)]), weight, network.bias)
+
+    fast, specification = (
+        loss(x._replace(actor=tied(x.actor), critic=tied(x.critic), target=tied(x.target))) for loss in PAIRS[name]
+    )
+    assert_near(fast, specification, TIGHT)
+    (found,), (expected,) = (gradients(loss, [weight]) for loss in (fast, specification))
+    assert found is not None
+    assert expected is not None
+    assert expected.abs().max() > 1e-3
+    assert_near(found, expected, TIGHT)
 
 
 # Several tokens at one state.
@@ -365,7 +509,9 @@ def assert_the_same_shared(loss: Callable[..., Tensor], rows: Table, weights: Te
     together = loss(rows, weights=weights, states=STATES, **numbers)
     expected = loss(apart, weights=weights, states=None, **numbers)
     assert_near(together, expected, DOUBLE)
-    for found, wanted in zip(torch.autograd.grad(together, rows[:3]), torch.autograd.grad(expected, rows[:3]), strict=True):
+    for found, wanted in zip(
+        torch.autograd.grad(together, rows[:3]), torch.autograd.grad(expected, rows[:3]), strict=True
+    ):
         assert_near(found, wanted, DOUBLE)
 
 
@@ -417,7 +563,9 @@ def test_soft_q_of_sequences_that_share_a_beginning() -> None:
     q = torch.nn.functional.linear(rows[torch.tensor([[0, 1, 2, 2], [0, 1, 3, 4]])], weight, bias)
     expected = losses.soft_q(q, sequences, rewards * token_mask(sequences), TAU).sum()
     assert_near(found, expected, DOUBLE)
-    for mine, theirs in zip(torch.autograd.grad(found, table[:3]), torch.autograd.grad(expected, table[:3]), strict=True):
+    for mine, theirs in zip(
+        torch.autograd.grad(found, table[:3]), torch.autograd.grad(expected, table[:3]), strict=True
+    ):
         assert_near(mine, theirs, DOUBLE)
 
 
@@ -550,7 +698,7 @@ def test_autocast_rounds_what_goes_into_products() -> None:
     x = inputs(torch.float32)
     rounded = [part.bfloat16().float() for part in x.actor[:2]]
     with torch.autocast("cpu", torch.bfloat16):
-        _, nll = fused.cross_entropy(x.actor.packed(), x.packed_tokens)
+        _, nll = fused.cross_entropy(x.packed(x.actor), x.packed_tokens)
     chosen = values.chosen(torch.nn.functional.linear(*rounded, x.actor.bias), TOKENS)
     scores = torch.nn.functional.linear(*(part.bfloat16() for part in rounded)).float() + x.actor.bias
     assert_near(nll, x.take(scores.logsumexp(-1) - chosen).detach(), 1e-6)
@@ -599,7 +747,7 @@ def test_bfloat16_by_autocast_on_a_gpu(name: str) -> None:
 @needs_gpu
 def test_values_on_a_gpu() -> None:
     x, here = inputs(device="cuda"), inputs()
-    tables, expected = (x.actor.packed(), x.target.packed()), (here.actor.packed(), here.target.packed())
+    tables, expected = (x.packed(x.actor), x.packed(x.target)), (here.packed(here.actor), here.packed(here.target))
     found = fused.expected_value(*tables, TAU, forced=x.packed_forced)
     for mine, wanted in zip(found, fused.expected_value(*expected, TAU, forced=here.packed_forced), strict=True):
         assert_near(mine.cpu(), wanted, DOUBLE)

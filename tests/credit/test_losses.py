@@ -19,7 +19,7 @@ from seqcredit.credit.losses import (
     vaml,
 )
 from seqcredit.credit.oracle import EditOracle, Space, score, solve
-from seqcredit.credit.values import at_bound, token_rewards
+from seqcredit.credit.values import at_bound, only_actions, token_rewards
 from seqcredit.rewards import Bleu, EditDistance, OnlyFinished
 from seqcredit.rewards.finished import finished_scores
 from seqcredit.types import pad, token_mask
@@ -344,19 +344,24 @@ def test_the_exact_q_of_eos_is_what_eos_adds(reward: Bleu | OnlyFinished) -> Non
 
 # Invariances, to the last bit.
 
-LOSSES: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]] = {
-    "mle": lambda k, p, q, q2, r, w, f: mle(p, k),
-    "raml": lambda k, p, q, q2, r, w, f: raml(p, k, w),
-    "soft_q": lambda k, p, q, q2, r, w, f: soft_q(q, k, r, TAU, forced=f),
-    "soft_q, target": lambda k, p, q, q2, r, w, f: soft_q(q, k, r, TAU, q2, f),
-    "soft_q, 2 steps": lambda k, p, q, q2, r, w, f: soft_q(q, k, r, TAU, forced=f, steps=2),
-    "soft_q, target, to the end": lambda k, p, q, q2, r, w, f: soft_q(q, k, r, TAU, q2, f, 9),
-    "terminal": lambda k, p, q, q2, r, w, f: terminal(q, k, r),
-    "vaml": lambda k, p, q, q2, r, w, f: vaml(p, q, k, w, TAU, KAPPA, f),
-    "critic": lambda k, p, q, q2, r, w, f: critic_td(q, k, td_targets(q2, p, k, r, TAU, True, f)),
-    "smoothing": lambda k, p, q, q2, r, w, f: smoothing(q, k, "sum", f),
-    "actor": lambda k, p, q, q2, r, w, f: actor(p, q, k, TAU, forced=f),
-    "actor, normalised": lambda k, p, q, q2, r, w, f: actor(p, q, k, TAU, "normalised", f),
+Loss = Callable[..., Tensor]  # of the inputs below, of eos, and of the ids that are actions
+LOSSES: dict[str, Loss] = {
+    "mle": lambda k, p, q, q2, r, w, f, e=0, a=None: mle(p, k, e),
+    "raml": lambda k, p, q, q2, r, w, f, e=0, a=None: raml(p, k, w, e),
+    "soft_q": lambda k, p, q, q2, r, w, f, e=0, a=None: soft_q(q, k, r, TAU, forced=f, eos=e, actions=a),
+    "soft_q, target": lambda k, p, q, q2, r, w, f, e=0, a=None: soft_q(q, k, r, TAU, q2, f, eos=e, actions=a),
+    "soft_q, tau zero": lambda k, p, q, q2, r, w, f, e=0, a=None: soft_q(q, k, r, 0.0, forced=f, eos=e, actions=a),
+    "soft_q, 2 steps": lambda k, p, q, q2, r, w, f, e=0, a=None: soft_q(q, k, r, TAU, None, f, 2, e, a),
+    "soft_q, target, to the end": lambda k, p, q, q2, r, w, f, e=0, a=None: soft_q(q, k, r, TAU, q2, f, 9, e, a),
+    "terminal": lambda k, p, q, q2, r, w, f, e=0, a=None: terminal(q, k, r, e),
+    "vaml": lambda k, p, q, q2, r, w, f, e=0, a=None: vaml(p, q, k, w, TAU, KAPPA, f, e, a),
+    "vaml, coins": lambda k, p, q, q2, r, w, f, e=0, a=None: vaml(p, q, k, w, TAU, r > 0, f, e, a),
+    "critic": lambda k, p, q, q2, r, w, f, e=0, a=None: critic_td(q, k, td_targets(q2, p, k, r, TAU, True, f, e), e),
+    "smoothing": lambda k, p, q, q2, r, w, f, e=0, a=None: smoothing(q, k, "sum", f, e, a),
+    "smoothing, mean": lambda k, p, q, q2, r, w, f, e=0, a=None: smoothing(q, k, "mean", f, e, a),
+    "actor": lambda k, p, q, q2, r, w, f, e=0, a=None: actor(p, q, k, TAU, forced=f, eos=e),
+    "actor, normalised": lambda k, p, q, q2, r, w, f, e=0, a=None: actor(p, q, k, TAU, "normalised", f, e),
+    "actor, tau zero": lambda k, p, q, q2, r, w, f, e=0, a=None: actor(p, q, k, 0.0, forced=f, eos=e),
 }
 INPUTS = (TOKENS, LOGP, Q, TARGET_Q, REWARDS, WEIGHTS, FORCED)
 
@@ -401,3 +406,54 @@ def test_batch_order_changes_nothing(name: str) -> None:
 def test_proposals_may_have_their_own_axis(name: str) -> None:
     folded = LOSSES[name](*(x.reshape(2, 2, *x.shape[1:]) for x in INPUTS))
     assert torch.equal(folded.reshape(B, T), LOSSES[name](*INPUTS))
+
+
+# Other alphabets: ids renumbered, eos among them; and ids that are no actions, whatever stands there.
+
+IDS, EOS_THERE = torch.tensor([3, 0, 4, 1, 2]), 3  # the new id of each old one: a word is called 0 now
+SOME, WIDE, EOS_AMONG = torch.tensor([5, 0, 7, 1, 4]), 9, 5
+ACTIONS = torch.zeros(WIDE, dtype=torch.bool).index_fill(0, SOME, True)
+JUNK = 1e3
+
+
+def renumber(table: Tensor, ids: Tensor = IDS, size: int = V, junk: float = 0.0) -> Tensor:
+    """Columns under their new ids, and junk in the others."""
+    return table.new_full((*table.shape[:-1], size), junk).index_copy(-1, ids, table)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_do_not_depend_on_the_numbers_of_words(name: str) -> None:
+    assert (IDS[TOKENS] == 0).any()
+    scores = (renumber(table) for table in (LOGP, Q, TARGET_Q))
+    found = LOSSES[name](IDS[TOKENS], *scores, REWARDS, WEIGHTS, FORCED, EOS_THERE)
+    expect(found, LOSSES[name](*INPUTS))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_and_their_gradients_know_actions_alone(name: str) -> None:
+    """As if the other columns were not there; their gradient is 0."""
+    results = []
+    for ids, size, eos, actions in ((torch.arange(V), V, 0, None), (SOME, WIDE, EOS_AMONG, ACTIONS)):
+        logits, q, target_q = (renumber(table, ids, size, JUNK).requires_grad_() for table in (LOGITS, Q, TARGET_Q))
+        logp = only_actions(logits, actions).log_softmax(-1)
+        loss = LOSSES[name](ids[TOKENS], logp, q, target_q, REWARDS, WEIGHTS, FORCED, eos, actions)
+        weighed = (loss * random(B, T, seed=6)).sum()
+        gradients = torch.autograd.grad(weighed, (logits, q, target_q), allow_unused=True)
+        results.append((loss, gradients))
+    (expected, small), (found, wide) = results
+    expect(found, expected)
+    assert any(gradient is not None for gradient in small)
+    for mine, theirs in zip(wide, small, strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None and theirs is not None:
+            assert mine[..., ~ACTIONS].eq(0).all()
+            expect(mine, renumber(theirs, SOME, WIDE))
+
+
+def test_td_targets_in_another_alphabet() -> None:
+    expected = td_targets(TARGET_Q, LOGP, TOKENS, REWARDS, TAU, True, FORCED)
+    renamed = (renumber(table) for table in (TARGET_Q, LOGP))
+    expect(td_targets(*renamed, IDS[TOKENS], REWARDS, TAU, True, FORCED, EOS_THERE), expected)
+    target_q = renumber(TARGET_Q, SOME, WIDE, JUNK)
+    logp = only_actions(renumber(LOGITS, SOME, WIDE, JUNK), ACTIONS).log_softmax(-1)
+    expect(td_targets(target_q, logp, SOME[TOKENS], REWARDS, TAU, True, FORCED, EOS_AMONG), expected)

@@ -111,7 +111,9 @@ def test_the_rate_of_corruption() -> None:
 @ALL
 def test_same_seed_same_samples(propose) -> None:
     assert torch.equal(propose(REFERENCES, M, WORDS, noise(3)).tokens, propose(REFERENCES, M, WORDS, noise(3)).tokens)
-    assert not torch.equal(propose(REFERENCES, M, WORDS, noise(3)).tokens, propose(REFERENCES, M, WORDS, noise(4)).tokens)
+    assert not torch.equal(
+        propose(REFERENCES, M, WORDS, noise(3)).tokens, propose(REFERENCES, M, WORDS, noise(4)).tokens
+    )
 
 
 @ALL

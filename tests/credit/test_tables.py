@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from seqcredit.credit import values
-from seqcredit.credit.tables import Reader, Table, look_ahead, pack, share
+from seqcredit.credit.tables import Packing, Reader, Table, look_ahead, pack, share
 from seqcredit.types import token_mask
 
 D = 3
@@ -92,3 +92,43 @@ def test_threads_have_rooms_of_their_own() -> None:
     thread.start()
     thread.join()
     assert others[0].data_ptr() != mine.data_ptr()
+
+
+# Other alphabets.
+
+IDS = torch.tensor([5, 0, 3, 1, 2, 4, 6])  # the new id of each old one: eos is 5, and a word is called 0
+
+
+def assert_same(found: Packing, expected: Packing) -> None:
+    for mine, theirs in zip(found, expected, strict=True):
+        assert torch.equal(mine, theirs) if isinstance(mine, Tensor) else mine == theirs
+
+
+def test_packing_and_sharing_with_another_eos() -> None:
+    assert_same(pack(IDS[TOKENS], 5), PACKING)
+    tokens = torch.tensor([[[5, 6, 1, 0], [5, 3, 1, 0], [5, 6, 1, 0]], [[0, 0, 0, 0]] * 3])
+    fork = torch.tensor([[3, 1, 3], [0, 0, 0]])
+    assert_same(share(IDS[tokens], fork, 5), share(tokens, fork))
+
+
+def test_a_reader_without_a_bias_and_with_ids_that_are_no_actions() -> None:
+    features, weight, bias = random(4, D, seed=1), random(7, D, seed=2), random(7, seed=3)
+    actions = torch.tensor([True, False, True, True, False, True, True])
+    everywhere = torch.arange(4)
+    for added in (None, bias):
+        full = torch.nn.functional.linear(features, weight, added)
+        plain, some = Reader(Table(features, weight, added, 5)), Reader(Table(features, weight, added, 5, actions))
+        torch.testing.assert_close(plain.scores(everywhere, plain.tables(1)[0]), full)
+        scores = some.scores(everywhere, some.tables(1)[0]).clone()
+        torch.testing.assert_close(scores[:, actions], full[:, actions])
+        assert scores.isfinite().all()  # for 0 times a number is 0
+        assert scores.softmax(-1)[:, ~actions].eq(0).all()
+        assert (plain.count(), some.count()) == (7, 5)
+        readout = torch.cat([weight, torch.zeros(7, 1).double() if added is None else added.unsqueeze(-1)], 1)
+        torch.testing.assert_close(plain.mean_readout(), readout.mean(0))
+        torch.testing.assert_close(some.mean_readout(), readout[actions].mean(0))
+        for reader in (plain, some):
+            torch.testing.assert_close(reader.eos(), full[:, 5])
+            torch.testing.assert_close(reader.chosen(torch.tensor([6, 0, 2, 5]), None), full[everywhere, [6, 0, 2, 5]])
+        policy = full.masked_fill(~actions, -torch.inf).softmax(-1)
+        torch.testing.assert_close(some.expected(policy, everywhere), (policy * full).sum(-1))

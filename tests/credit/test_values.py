@@ -13,6 +13,8 @@ from seqcredit.credit.values import (
     entropy,
     expected_value,
     one_step_targets,
+    only_actions,
+    returns_to_go,
     soft_policy,
     soft_value,
     sums_ahead,
@@ -152,3 +154,99 @@ def test_sums_ahead() -> None:
     sums_ahead(numbers, 2)[0, 1].backward()
     assert numbers.grad is not None
     assert numbers.grad.tolist() == [[0, 0, 1, 1], [0, 0, 0, 0]]
+
+
+def test_returns_to_go_by_hand() -> None:
+    """Rewards from each token on, and tau times the entropy of later states up to the last; none after eos."""
+    tokens = torch.tensor([[4, 3, 0, 0], [0, 0, 0, 0]])
+    rewards = torch.tensor([[1.0, 2.0, 4.0, 0.0], [3.0, 0.0, 0.0, 0.0]])
+    uncertainty = torch.tensor([[10.0, 20.0, 40.0, 80.0], [10.0, 20.0, 40.0, 80.0]])
+    expected = torch.tensor([[7.0 + 6, 6 + 4, 4, 0], [3, 0, 0, 0]])
+    torch.testing.assert_close(returns_to_go(rewards, uncertainty, tokens, 0.1), expected)
+    other = torch.tensor([[4, 0, 3, 9], [3, 0, 0, 0]])
+    torch.testing.assert_close(returns_to_go(rewards, uncertainty, other, 0.1, eos=3), expected)
+
+
+# Other alphabets: the ids renumbered, eos moved to 5; and ids among them that are no actions, whatever stands there.
+
+IDS, SIZE = torch.tensor([5, 0, 3, 1, 2, 4]), 6  # the new id of each old one
+TOKENS = torch.tensor([[4, 2, 0], [3, 0, 0]])  # old ids
+SOME, WIDE = torch.tensor([5, 7, 1, 2, 9, 4]), 10
+ACTIONS = torch.zeros(WIDE, dtype=torch.bool).index_fill(0, SOME, True)
+JUNK = 1e3
+STATES = {
+    "soft_value": lambda q, logp, tau, forced, eos, actions: soft_value(q, tau, forced, eos, actions),
+    "expected_value": lambda q, logp, tau, forced, eos, actions: expected_value(q, logp, tau, forced, eos),
+    "entropy": lambda q, logp, tau, forced, eos, actions: entropy(logp, forced),
+}
+states = pytest.mark.parametrize("name", STATES)
+taus = pytest.mark.parametrize("tau", TAUS)
+bounds = pytest.mark.parametrize("forced", [None, FORCED], ids=["free", "bound"])
+
+
+def renumber(table: Tensor, ids: Tensor = IDS, size: int = SIZE, junk: float = 0.0) -> Tensor:
+    """Columns under their new ids, and junk in the others."""
+    return table.new_full((*table.shape[:-1], size), junk).index_copy(-1, ids, table)
+
+
+@states
+@taus
+@bounds
+def test_values_do_not_depend_on_the_numbers_of_words(name: str, tau: float, forced: Tensor | None) -> None:
+    q, logp = random(2, 3, 6), random(2, 3, 6, seed=1).log_softmax(-1)
+    expected = STATES[name](q, logp, tau, forced, 0, None)
+    found = STATES[name](renumber(q), renumber(logp), tau, forced, 5, None)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+@states
+@taus
+@bounds
+def test_values_and_their_gradients_know_actions_alone(name: str, tau: float, forced: Tensor | None) -> None:
+    """As if the other columns were not there; their gradient is 0."""
+    q, logits = random(2, 3, 6).requires_grad_(), random(2, 3, 6, seed=1).requires_grad_()
+    wide = [renumber(table.detach(), SOME, WIDE, JUNK).requires_grad_() for table in (q, logits)]
+    expected = STATES[name](q, logits.log_softmax(-1), tau, forced, 0, None)
+    found = STATES[name](wide[0], only_actions(wide[1], ACTIONS).log_softmax(-1), tau, forced, 5, ACTIONS)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+    weights = random(2, 3, seed=2)
+    small, large = (
+        torch.autograd.grad((value * weights).sum(), tables, allow_unused=True)
+        for value, tables in ((expected, (q, logits)), (found, wide))
+    )
+    for mine, theirs in zip(large, small, strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None and theirs is not None:
+            assert mine[..., ~ACTIONS].eq(0).all()
+            torch.testing.assert_close(mine, renumber(theirs, SOME, WIDE), atol=1e-12, rtol=0)
+    assert any(gradient is not None for gradient in small)
+
+
+@taus
+@bounds
+def test_the_soft_policy_in_another_alphabet(tau: float, forced: Tensor | None) -> None:
+    q = random(2, 3, 6)
+    expected = soft_policy(q, tau, forced)
+    torch.testing.assert_close(soft_policy(renumber(q), tau, forced, 5), renumber(expected), atol=1e-12, rtol=0)
+    found = soft_policy(renumber(q, SOME, WIDE, JUNK), tau, forced, 5, ACTIONS)
+    assert found[..., ~ACTIONS].eq(0).all()
+    torch.testing.assert_close(found, renumber(expected, SOME, WIDE), atol=1e-12, rtol=0)
+    ties = torch.tensor([[JUNK, 3.0, 3.0, 1.0]])
+    assert soft_policy(ties, 0.0, actions=torch.tensor([False, True, True, True])).tolist() == [[0, 0.5, 0.5, 0]]
+
+
+def test_only_actions() -> None:
+    scores = random(2, 4)
+    assert only_actions(scores, None) is scores
+    masked = only_actions(scores, torch.tensor([True, False, True, False]))
+    assert torch.equal(masked[:, [0, 2]], scores[:, [0, 2]])
+    assert masked[:, [1, 3]].eq(-torch.inf).all()
+
+
+def test_targets_and_returns_end_with_another_eos() -> None:
+    rewards, values, renamed = random(2, 3), random(2, 3, seed=1), IDS[TOKENS]
+    assert (renamed == 0).sum() == 0  # the old eos names a word that is not here
+    for ids in (renamed, torch.where(TOKENS == 4, 0, renamed)):  # or is
+        assert torch.equal(one_step_targets(rewards, values, ids, 5), one_step_targets(rewards, values, TOKENS))
+        expected = returns_to_go(rewards, values, TOKENS, 0.3)
+        assert torch.equal(returns_to_go(rewards, values, ids, 0.3, 5), expected)

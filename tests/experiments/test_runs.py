@@ -1,14 +1,18 @@
-import json
+"""The run folder: made whole or not at all, never written over, with all that it needs within."""
+
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from seqcredit import config
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, SoftQ, Vaml
 from seqcredit.errors import UserError
-from seqcredit.experiments.runs import Log, Run
+from seqcredit.experiments.recipe import Recipe, load
+from seqcredit.experiments.runs import Run, is_result, own_files
+from seqcredit.rewards.payoff import Payoff
 
-RECIPE = config.Recipe("r", (config.Mle("mle", 0.1), config.Mle("more", 0.2)))
+RECIPE = Recipe("r", (Mle("mle", 0.1), Mle("more", 0.2)))
 
 
 def test_a_folder_is_made_and_opened_again(tmp_path: Path) -> None:
@@ -33,7 +37,7 @@ def test_not_a_run(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot be written \(Not a directory\)"):
+    with pytest.raises(UserError, match=r"(cannot be written|Cannot write) .*Not a directory"):
         Run.create(tmp_path / "file" / "run", "", RECIPE, tmp_path, {})
 
 
@@ -50,22 +54,143 @@ def test_weights_by_phase(tmp_path: Path) -> None:
         run.weights("x")
 
 
-def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
-    log = Log(tmp_path / "log.jsonl")
-    log.write({"event": "a"})
-    offset = log.offset
-    log.write({"event": "lost"})
-    again = Log(tmp_path / "log.jsonl", offset)
-    again.write({"event": "b"})
-    lines = (tmp_path / "log.jsonl").read_text().splitlines()
-    assert [json.loads(line)["event"] for line in lines] == ["a", "b"]
-
-
 def test_whether_there_is_an_actor_to_evaluate() -> None:
-    def run(*phases: config.Phase) -> Run:
-        return Run(Path(), config.Recipe("r", phases), {})
+    def run(*phases: Phase) -> Run:
+        return Run(Path(), Recipe("r", phases), {})
 
-    assert run(config.SoftQ("q", 0.1), config.Vaml("v", 0.1)).trains_an_actor()
-    assert run(config.ActorCritic("a", 0.1)).trains_an_actor()
-    assert not run(config.SoftQ("q", 0.1)).trains_an_actor()
-    assert not run(config.Critic("c", 0.1)).trains_an_actor()
+    assert run(SoftQ("q", 0.1), Vaml("v", 0.1)).trains_an_actor()
+    assert run(ActorCritic("a", 0.1)).trains_an_actor()
+    assert not run(SoftQ("q", 0.1)).trains_an_actor()
+    assert not run(Critic("c", 0.1)).trains_an_actor()
+
+
+def test_a_result_ends_with_an_actor() -> None:
+    assert is_result(Recipe("r", (SoftQ("q", 0.1), Vaml("v", 0.1))))
+    assert is_result(Recipe("r", (Critic("c", 0.1), ActorCritic("a", 0.1))))
+    assert not is_result(Recipe("r", (Mle("m", 0.1), Critic("c", 0.1))))
+    assert not is_result(Recipe("r", (SoftQ("q", 0.1),)))
+
+
+# Whole or not at all.
+
+
+def everything_below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+class OwnError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [OwnError(), UserError("no."), KeyboardInterrupt(), MemoryError()], ids=repr)
+def test_what_goes_wrong_at_the_beginning_leaves_nothing(error: BaseException, tmp_path: Path) -> None:
+    """No folder, no temporary, no parents that were made for it."""
+    (tmp_path / "there").mkdir()
+    seen = []
+
+    def begin(run: Run) -> None:
+        run.save_weights("mle", {"actor.w": torch.ones(2)})
+        seen.append(everything_below(run.folder))
+        raise error
+
+    for out in (tmp_path / "run", tmp_path / "a" / "b" / "run", tmp_path / "there" / "run"):
+        with pytest.raises(type(error)):
+            Run.create(out, "text", RECIPE, tmp_path, {}, begin=begin)
+    assert everything_below(tmp_path) == ["there"]
+    assert len(seen) == 3
+    assert {"recipe.toml", "resolved.toml", "run.json", "weights/mle.safetensors"} <= set(seen[0])
+
+
+def test_a_disk_that_is_full_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    def begin(run: Run) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(UserError, match="No space left on device") as caught:
+        Run.create(tmp_path / "run", "text", RECIPE, tmp_path, {}, begin=begin)
+    assert "\n" not in str(caught.value)
+    assert everything_below(tmp_path) == []
+
+
+def test_before_it_is_whole_it_has_another_name(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+
+    def begin(run: Run) -> None:
+        assert not out.exists()
+        assert run.folder.parent == tmp_path
+        assert run.folder.name.startswith(".")
+        run.save_weights("mle", {"actor.w": torch.ones(2)})
+
+    run = Run.create(out, "text", RECIPE, tmp_path, {}, begin=begin)
+    assert run.folder == out
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert Run.open(out).phases_done() == ["mle"]
+    assert torch.equal(run.weights()["actor.w"], torch.ones(2))
+
+
+def test_an_empty_folder_may_become_a_run(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    assert Run.create(tmp_path / "run", "text", RECIPE, tmp_path, {}).folder == tmp_path / "run"
+    assert Run.open(tmp_path / "run").recipe == RECIPE
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError):
+        Run.create(tmp_path / "file", "text", RECIPE, tmp_path, {})
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_run_that_carries_its_data_may_be_moved(tmp_path: Path) -> None:
+    outside = Run.create(tmp_path / "one", "", RECIPE, tmp_path / "data", {})
+    assert outside.data == (tmp_path / "data").resolve()
+    inside = Run.create(tmp_path / "two", "", RECIPE, tmp_path / "two" / "data", {})
+    (tmp_path / "two").rename(tmp_path / "moved")
+    assert inside.about["data"] == "data"
+    assert Run.open(tmp_path / "moved").data == tmp_path / "moved" / "data"
+
+
+# Files of the user's own.
+
+OWN = """
+from dataclasses import dataclass
+from seqcredit.algorithms import Mle
+
+@dataclass(frozen=True)
+class Mine(Mle):
+    pass
+"""
+
+
+def test_files_that_the_recipe_names_go_along(tmp_path: Path) -> None:
+    beside = tmp_path / "recipes"
+    beside.mkdir()
+    for name in ("own_run_algorithm", "own_run_payoff", "own_run_metric", "own_run_other"):
+        (beside / f"{name}.py").write_text(OWN)
+    (beside / "recipe.toml").write_text(
+        'name = "r"\nmetric = "own_run_metric:f"\n[payoff]\nmetric = "own_run_payoff:f"\n'
+        '[[phase]]\nobjective = "own_run_algorithm:Mine"\nlearning_rate = 0.1\n'
+    )
+    recipe = load(beside / "recipe.toml")
+    files = [beside.resolve() / f"own_run_{name}.py" for name in ("algorithm", "payoff", "metric")]
+    assert list(own_files(recipe, beside)) == files
+    run = Run.create(tmp_path / "run", "text", recipe, tmp_path, {}, beside)
+    assert {path.name for path in run.folder.glob("*.py")} == {path.name for path in files}
+    for file in files:
+        assert (run.folder / file.name).read_text() == OWN
+    again = replace(recipe, payoff=Payoff("own_run_metric:other"))
+    assert len(list(own_files(again, beside))) == 2  # each file once
+    assert list(own_files(recipe, None)) == []
+    assert list(own_files(replace(RECIPE, metric="math:floor"), beside)) == []  # it is on the Python path
+
+
+def test_a_run_is_opened_with_the_algorithm_that_went_along(tmp_path: Path) -> None:
+    beside = tmp_path / "recipes"
+    beside.mkdir()
+    (beside / "own_run_moved.py").write_text(OWN)
+    (beside / "recipe.toml").write_text(
+        'name = "r"\n[[phase]]\nobjective = "own_run_moved:Mine"\nlearning_rate = 0.1\n'
+    )
+    recipe = load(beside / "recipe.toml")
+    run = Run.create(tmp_path / "run", "text", recipe, tmp_path, {}, beside)
+    (beside / "own_run_moved.py").unlink()
+    opened = Run.open(run.folder)
+    (mine,), (theirs,) = opened.recipe.phase, recipe.phase
+    assert (type(mine).__name__, mine.name, mine.learning_rate) == ("Mine", "Mine", 0.1)
+    assert type(mine) is not type(theirs)  # it is the copy's

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seqcredit.errors import UserError
-from seqcredit.models.build import SHAPE, LSTM, build_actor, build_critic
+from seqcredit.models.build import LSTM, SHAPE, build_actor, build_critic
 from seqcredit.models.captioner import Captioner
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Additive, Dot, Seq2Seq

@@ -225,7 +225,9 @@ def test_a_weight_is_laid_out_once(monkeypatch) -> None:
     assert made[1] is another.weight
 
 
-@pytest.mark.parametrize("scores", [Written(random(4, 3)), linear(3, True, 4, dtype=torch.float64)], ids=["table", "f64"])
+@pytest.mark.parametrize(
+    "scores", [Written(random(4, 3)), linear(3, True, 4, dtype=torch.float64)], ids=["table", "f64"]
+)
 def test_any_other_scores_are_written_down_as_they_are(scores: Scores, monkeypatch) -> None:
     monkeypatch.setattr(policy, "_packed", None)
     torch.testing.assert_close(Readout(4)(scores), scores.table(), atol=0, rtol=0)

@@ -161,9 +161,7 @@ class Looking(nn.Module):
     def forward(self, source: Tensor, tokens: Tensor) -> Tensor:
         before = torch.nn.functional.pad(tokens[:, :-1], (1, 0), value=self.readout.out_features)
         words = self.embedding(before)
-        return torch.stack(
-            [self.look(source, words[:, : t + 1], words[:, t]) for t in range(tokens.shape[1])], 1
-        )
+        return torch.stack([self.look(source, words[:, : t + 1], words[:, t]) for t in range(tokens.shape[1])], 1)
 
 
 class Cached(Policy[Cache, Cache]):

@@ -11,7 +11,6 @@ from search.small import (
     ACTIONS,
     ALPHABETS,
     BOUNDS,
-    CPU,
     MIXED,
     SOURCE,
     SOURCES,

@@ -1,4 +1,4 @@
-"""What the fused losses are made of: softmaxes of chunks, their soft values, and the spread of Q as a quadratic form."""
+"""What the fused losses are made of: softmaxes of chunks, their soft values, the spread of Q as a quadratic form."""
 
 from collections.abc import Iterator
 from typing import Literal

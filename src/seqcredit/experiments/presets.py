@@ -30,7 +30,7 @@ class MLE(Plan):
     3
     """
 
-    epochs: int = option(20, FROM_1)  # at the most; three validations without progress end it
+    epochs: int = option(20, FROM_1)  # at the most; five validations without progress end it
     learning_rate: float = option(0.002, ABOVE_0)
 
     def phases(self, trained: bool) -> tuple[Phase, ...]:
@@ -177,4 +177,4 @@ class AC(ERAC):
 
 
 def _mle(learning_rate: float, epochs: int, batch_size: int) -> Mle:
-    return Mle("mle", learning_rate, "adam", batch_size=batch_size, epochs=epochs, decays=2)
+    return Mle("mle", learning_rate, "adam", batch_size=batch_size, epochs=epochs, decays=4)

@@ -17,7 +17,14 @@ CRITICS = 1_000_003  # added to the seed for a critic's first weights
 
 @dataclass(frozen=True)
 class LSTM(Options):
-    """The paper's network: the actor's, or the critic's that reads the reference."""
+    """The paper's network: the actor's, or the critic's that reads the reference.
+
+    >>> LSTM(hidden=128).dropout
+    0.3
+    >>> LSTM(hidden=7)
+    Traceback (most recent call last):
+    seqcredit.errors.UserError: LSTM: hidden is 7, but it must be an even number from 2 on, because two directions share it.
+    """
 
     embedding: int = option(256, FROM_1)
     hidden: int = option(256, EVEN)

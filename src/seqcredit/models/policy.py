@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from seqcredit.draws import Noise
 from seqcredit.types import Alphabet, Batch
 
-
 Same = TypeVar("Same")  # the class that a method belongs to
 
 

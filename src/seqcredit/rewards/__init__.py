@@ -1,6 +1,13 @@
 """How good is a prefix? Every class here scores all prefixes of a batch at once.
 
 `Custom` wraps any function, `OnlyFinished` and `OwnReference` any reward.
+
+>>> import torch
+>>> tokens, references = torch.tensor([[5, 7, 3, 0]]), torch.tensor([[[5, 7, 2, 0]]])  # 0 is eos
+>>> EditDistance().prefix_scores(tokens, references)  # of the first 0, 1, 2, 3 words, and of all with eos
+tensor([[-3., -2., -1., -1., -1.]])
+>>> Custom(lambda words, references: float(len(words))).prefix_scores(tokens, references)
+tensor([[0., 1., 2., 3., 3.]])
 """
 
 from seqcredit.rewards.bleu import Bleu

@@ -57,6 +57,10 @@ class Metric(Protocol):
     def digits(self) -> int:
         """How many of them tables show behind the point."""
 
+    @property
+    def width(self) -> int:
+        """Numbers of a row."""
+
     def statistics(
         self, hypotheses: Sequence[Words], references: References, sources: Sequence[Words] | None = None
     ) -> Statistics:
@@ -110,12 +114,12 @@ class Counted:
         """SacreBLEU's counts: whole numbers."""
         _check_sizes(hypotheses, references)
         for number, group in enumerate(references, 1):
-            if not any(group):
-                raise UserError(f"{self.label} needs references with words in them, and example {number} has none.")
+            if not group:
+                raise UserError(f"{self.label} needs references, and example {number} has none.")
         if not hypotheses:
             return np.zeros((0, self.width))
-        found = _sacrebleu(self.name)._extract_corpus_statistics(_texts(hypotheses), streams(references))
-        return np.array(found, np.float64)
+        judge, known = _sacrebleu(self.name), streams(references)
+        return np.array(judge._extract_corpus_statistics(_texts(hypotheses), known), np.float64)  # type: ignore[arg-type]
 
     def score(self, sums: Sums) -> float:
         """SacreBLEU's, in the precision of the sums."""
@@ -127,11 +131,8 @@ class Counted:
 
     def signature(self, references: References) -> str:
         """SacreBLEU's, with the number of references."""
-        few = list({sum(map(bool, group)): group for group in references}.values())
-        judge = _sacrebleu(self.name)
-        if few:
-            judge.corpus_score([" ".join(group[0]) for group in few], streams(few))
-        return str(judge.get_signature())
+        few = list({len(group): group for group in references}.values())
+        return _by_sacrebleu(_sacrebleu(self.name), [group[0] for group in few], few).signature
 
 
 @cache
@@ -141,10 +142,17 @@ def _sacrebleu(name: str, alone: bool = False) -> "sacrebleu.BLEU | sacrebleu.CH
     return sacrebleu.BLEU(tokenize="none", force=True, effective_order=alone) if name == "bleu" else sacrebleu.CHRF()
 
 
-def streams(references: References) -> list[list[str]]:
-    """References by number, as sacreBLEU takes them: empty where a sentence has fewer."""
+def _by_sacrebleu(
+    judge: "sacrebleu.BLEU | sacrebleu.CHRF", hypotheses: Sequence[Words], references: References
+) -> Score:
+    value = judge.corpus_score(_texts(hypotheses), streams(references)).score  # type: ignore[arg-type]
+    return Score(value, str(judge.get_signature()))
+
+
+def streams(references: References) -> list[list[str | None]]:
+    """References by number, as sacreBLEU takes them: None where a sentence has fewer."""
     most = max(map(len, references), default=0)
-    return [[" ".join(group[n]) if n < len(group) else "" for group in references] for n in range(most)]
+    return [[" ".join(group[n]) if n < len(group) else None for group in references] for n in range(most)]
 
 
 # Ratios: means, rates, shares
@@ -161,6 +169,7 @@ class Ratio:
     higher: bool = True
     digits: int = 2
     times: float = 100.0
+    width: int = 2
 
     def statistics(
         self, hypotheses: Sequence[Words], references: References, sources: Sequence[Words] | None = None
@@ -183,9 +192,9 @@ class Ratio:
         return self.says
 
 
-def _each(values: Sequence[float] | torch.Tensor) -> Statistics:
+def _each(values: Sequence[float] | torch.Tensor | Statistics) -> Statistics:
     """Rows of a mean."""
-    each = np.array(values, np.float64)
+    each = np.asarray(values, np.float64)
     return np.stack([each, np.ones_like(each)], 1)
 
 
@@ -215,12 +224,14 @@ def _edit(hypotheses: Sequence[Words], references: References) -> Statistics:
     return torch.cat([errors.gather(1, best), sizes.gather(1, best)], 1).numpy()
 
 
-def _right(hypotheses: Sequence[Words], references: References) -> list[bool]:
+def _exact(hypotheses: Sequence[Words], references: References) -> Statistics:
     """Whether each equals one of its references."""
-    return [
-        any(list(words) == list(reference) for reference in group)
-        for words, group in zip(hypotheses, references, strict=True)
-    ]
+    pairs = zip(hypotheses, references, strict=True)
+    return _each([float(any(list(words) == list(one) for one in group)) for words, group in pairs])
+
+
+def _wrong(hypotheses: Sequence[Words], references: References) -> Statistics:
+    return _each(1 - _exact(hypotheses, references)[:, 0])
 
 
 BLEU = Counted("bleu", "BLEU", 10)
@@ -228,10 +239,8 @@ CHRF = Counted("chrf", "chrF", 18)
 ROUGE_L = Ratio("rouge-l", "ROUGE-L", _rouge_l, "ROUGE-L|beta:1.2|pool:coco")
 CIDER = Ratio("cider", "CIDEr-D", _cider, "CIDEr-D|n:4|sigma:6|df:references")
 EDIT = Ratio("edit", "token error rate", _edit, "token error rate|reference:best", higher=False)
-WRONG = Ratio(
-    "wrong", "wrong sequences", lambda h, r: _each([not right for right in _right(h, r)]), "wrong|of:any", higher=False
-)
-EXACT = Ratio("exact", "exact match", lambda h, r: _each(_right(h, r)), "exact|of:any")
+WRONG = Ratio("wrong", "wrong sequences", _wrong, "wrong sequences|reference:any", higher=False)
+EXACT = Ratio("exact", "exact match", _exact, "exact match|reference:any")
 METRICS: dict[str, Metric] = {each.name: each for each in (BLEU, CHRF, ROUGE_L, CIDER, EDIT, WRONG, EXACT)}
 
 
@@ -316,12 +325,8 @@ def corpus_bleus(hypotheses: Sequence[Words], references: References) -> list[Sc
     """BLEU-1 to BLEU-4 in percent, as captions are judged: not smoothed."""
     import sacrebleu
 
-    found = []
-    for n in range(1, 5):
-        judge = sacrebleu.BLEU(tokenize="none", force=True, max_ngram_order=n, smooth_method="none")
-        score = judge.corpus_score(_texts(hypotheses), streams(references))
-        found.append(Score(score.score, str(judge.get_signature())))
-    return found
+    judges = (sacrebleu.BLEU(tokenize="none", force=True, max_ngram_order=n, smooth_method="none") for n in range(1, 5))
+    return [_by_sacrebleu(judge, hypotheses, references) for judge in judges]
 
 
 def sentence_bleu(words: Words, references: Sequence[Words]) -> float:

@@ -1,0 +1,226 @@
+"""A new algorithm is one file: a dozen lines outside the package that train, are killed, resume and are judged as ours.
+
+Label smoothing that fades: an option, a schedule and a criterion of its own.
+"""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from algorithms.tiny import BATCH, REWARD, models, noise
+from seqcredit.algorithms import ALGORITHMS, Mle, Phase, Progress, algorithm, objective_of
+from seqcredit.cli import main
+from seqcredit.errors import UserError
+from seqcredit.experiments.recipe import load
+from seqcredit.experiments.runs import Run
+from seqcredit.training.learner import Learner
+from seqcredit.training.log import log_entries
+from seqcredit.types import token_mask
+
+FADING = """
+from dataclasses import dataclass
+
+from seqcredit.algorithms import Outcome, Phase
+from seqcredit.models.policy import read
+from seqcredit.options import BELOW_1, option
+from seqcredit.types import token_mask
+
+
+@dataclass(frozen=True)
+class Fading(Phase):
+    share: float = option(0.2, BELOW_1)
+
+    def loss(self, models, batch, reward, noise, progress):
+        actor, tokens = models.actor, batch.references[:, 0]
+        share = self.share * (1 - progress.update / progress.updates)
+        scores = actor.score(read(actor, batch), tokens, actor.drop(tokens.shape[1], noise))
+        logp, real = scores.table().log_softmax(-1), token_mask(tokens, actor.alphabet.eos)
+        each = (1 - share) * logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) + share * logp.mean(-1)
+        loss = -each.masked_fill(~real, 0).sum()
+        return Outcome({"actor": loss / noise.total}, {"smoothed": (loss.detach(), real.sum())})
+
+    def criterion(self, validation):
+        return validation.mean("smoothed", still=("actor",))
+"""
+RECIPE = """
+name = "fading"
+beam = 2
+longest_output = 12
+[actor]
+embedding = 12
+hidden = 12
+[[phase]]
+objective = "FILE:Fading"
+optimizer = "adam"
+learning_rate = 0.01
+batch_size = 30
+epochs = 6
+share = 0.3
+"""
+
+
+@pytest.fixture
+def fading(tmp_path: Path) -> type[Phase]:
+    (tmp_path / "own_fading.py").write_text(FADING)
+    return algorithm("own_fading:Fading", tmp_path)
+
+
+def test_its_name_in_a_recipe(fading: type[Phase]) -> None:
+    assert objective_of(fading("f", 0.1)) == "own_fading:Fading"
+    for name, kind in ALGORITHMS.items():
+        assert algorithm(name) is kind
+        assert objective_of(kind("x", 0.1)) == name
+
+
+def test_its_options_are_checked_as_ours_are(fading: type[Phase]) -> None:
+    assert fading("f", 0.1).share == 0.2
+    with pytest.raises(UserError, match=r"^Fading: share is 1.0, but it must be from 0 up to, but without, 1\.$"):
+        fading("f", 0.1, share=1.0)
+
+
+def weights(network: torch.nn.Module) -> Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in network.parameters()])
+
+
+def learner(phase: Phase) -> Learner:
+    made = models()
+    return Learner({"actor": made.actor}, phase, REWARD, torch.Generator().manual_seed(4))
+
+
+def test_it_learns_by_the_same_learner(fading: type[Phase]) -> None:
+    """Without smoothing, and at the end of its schedule, it is MLE."""
+    likelihood = learner(Mle("mle", 0.1))
+    likelihood.update(BATCH)
+    for phase, progress in ((fading("f", 0.1, share=0.0), Progress()), (fading("f", 0.1), Progress(7, 7))):
+        made = learner(phase)
+        made.update(BATCH, None, progress)
+        torch.testing.assert_close(weights(made.networks["actor"]), weights(likelihood.networks["actor"]))
+    made = learner(fading("f", 0.03, "adam"))
+    watched = [made.update(BATCH, None, Progress(n, 40)) for n in range(40)]
+    assert not torch.equal(weights(made.networks["actor"]), weights(likelihood.networks["actor"]))
+    first, last = (total / count for total, count in (watched[0]["smoothed"], watched[-1]["smoothed"]))
+    assert last < first / 2
+    assert watched[0].keys() == {"smoothed", "actor_gradient"}
+
+
+def test_its_loss_by_hand(fading: type[Phase]) -> None:
+    nets, tokens = models(dropout=0.0), BATCH.references[:, 0]
+    logp = nets.actor.score(nets.actor.encode(BATCH.source), tokens).table().log_softmax(-1)
+    each = 0.75 * logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) + 0.25 * logp.mean(-1)
+    outcome = fading("f", 0.1, share=0.5).loss(nets, BATCH, REWARD, noise(), Progress(2, 4))
+    torch.testing.assert_close(outcome.losses["actor"], -(each * token_mask(tokens)).sum() / 4)
+
+
+# Through the command line, from another folder.
+
+FREQUENT = ["--checkpoint-minutes", "0", "--log-every", "3", "--threads", "1"]  # a checkpoint after every update
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
+
+
+def final(folder: Path) -> dict[str, Tensor]:
+    return Run.open(folder).weights("Fading")
+
+
+def same(one: Path, other: Path) -> bool:
+    a, b = final(one), final(other)
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def without_times(folder: Path) -> list[dict[str, object]]:
+    return [{k: v for k, v in entry.items() if k != "time"} for entry in log_entries(folder / "log.jsonl")]
+
+
+@pytest.mark.slow
+def test_it_trains_is_killed_and_resumes_bit_for_bit(data: Path, tmp_path: Path) -> None:
+    """Its file is gone when it resumes: the run has a copy, and so its resolved recipe can be trained again."""
+    elsewhere, recipes = tmp_path / "elsewhere", tmp_path / "recipes"
+    elsewhere.mkdir()
+    recipes.mkdir()
+    (recipes / "own_killed.py").write_text(FADING)
+    (recipes / "fading.toml").write_text(RECIPE.replace("FILE", "own_killed"))
+
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(command(*words), cwd=elsewhere, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    given = ["train", recipes / "fading.toml", "--data", data]
+    whole, killed, again = (tmp_path / name for name in ("whole", "killed", "again"))
+    done = run(*given, "--out", whole, *FREQUENT)
+    assert "Fading: own_killed:Fading, at most 6 epochs of 8 updates, adam 0.01" in done.stdout
+    process = subprocess.Popen(
+        command(*given, "--out", killed, *FREQUENT), cwd=elsewhere, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    while len(list((killed / "checkpoints").glob("0*[05]"))) == 0:  # the fifth, or any later one of those
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (killed / "weights").exists()
+    assert not (killed / "result.json").exists()
+    shutil.rmtree(recipes)
+    run("resume", killed, *FREQUENT)
+    assert same(whole, killed)
+    assert without_times(whole) == without_times(killed)
+    figures = [e for e in without_times(killed) if e["event"] == "validation"]
+    ends = [e["best"] for e in without_times(killed) if e["event"] == "phase_end"]
+    assert [round(end, 4) for end in ends] == [min(entry["smoothed"] for entry in figures)]
+    assert load(killed / "resolved.toml").phase[0].share == 0.3
+    run("train", killed / "resolved.toml", "--data", data, "--out", again, *FREQUENT)
+    assert same(whole, again)
+    assert [path.name for path in elsewhere.iterdir()] == []
+
+
+ABSTRACT = "class Fading(Phase):\n    share: float = 0.1\n"
+HEAD = "from dataclasses import dataclass\nfrom seqcredit.algorithms import Phase\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("missing", None, "There is no own_wrong_missing.py beside the recipe in "),
+        ("syntax", "def (\n", "own_wrong_syntax.py cannot be imported. SyntaxError: invalid syntax (own_wrong_syntax"),
+        ("broken", HEAD + "1 / 0\n", "own_wrong_broken.py cannot be imported. ZeroDivisionError: division by zero ("),
+        ("empty", HEAD, "own_wrong_empty.py has no 'Fading', which 'own_wrong_empty:Fading' asks for."),
+        ("no_phase", "class Fading:\n    pass\n", "own_wrong_no_phase:Fading is no algorithm: make it a frozen datacl"),
+        ("function", "def Fading():\n    pass\n", "own_wrong_function:Fading is no algorithm: make it a frozen datacl"),
+        ("key", FADING.replace("share: float", "part: float"), "there is no key 'share'"),
+        ("range", FADING.replace("BELOW_1)", "FROM_1)").replace("BELOW_1", "FROM_1"), "share is 0.3, but it must be 1"),
+        ("plain", HEAD + ABSTRACT + FADING[FADING.index("    def loss") :], "own_wrong_plain:Fading is no algorithm"),
+        ("abstract", f"{HEAD}@dataclass(frozen=True)\n{ABSTRACT}", "own_wrong_abstract:Fading is no algorithm"),
+    ],
+)
+def test_a_wrong_file_is_one_sentence_and_no_run(
+    name: str,
+    text: str | None,
+    said: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    recipes, elsewhere = tmp_path / "recipes", tmp_path / "elsewhere"
+    recipes.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    if text is not None:
+        (recipes / f"own_wrong_{name}.py").write_text(text)
+    (recipes / "fading.toml").write_text(RECIPE.replace("FILE", f"own_wrong_{name}"))
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", str(recipes / "fading.toml"), "--data", str(data), "--out", str(tmp_path / "runs" / "run")])
+    out, err = capsys.readouterr()
+    assert (stopped.value.code, out) == (2, "")
+    assert err.startswith(f"seqcredit: {recipes / 'fading.toml'}: phase 1")
+    assert said in err
+    assert err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "recipes"]
