@@ -1,5 +1,12 @@
 """Train sequence models with token-level credit."""
 
-from importlib.metadata import version
+__version__: str
 
-__version__ = version("seqcredit")
+
+def __getattr__(name: str) -> object:
+    """The version, when it is asked for: reading it takes longer than all else that `seqcredit --help` does."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("seqcredit")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
