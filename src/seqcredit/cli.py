@@ -44,17 +44,20 @@ def parser() -> Parser:
 
 def _named() -> dict[str, Command]:
     """Every command by the name of its file."""
-    return {command.__name__.rpartition(".")[2]: command for group in GROUPS.values() for command in group}
+    return {_name(command): command for group in GROUPS.values() for command in group}
+
+
+def _name(command: Command) -> str:
+    return command.__name__.rpartition(".")[2]
 
 
 def _listing() -> Iterator[str]:
     """The commands in their groups, a line each."""
-    names = {command.__name__: name for name, command in _named().items()}
-    width = max(map(len, names.values()))
+    width = max(map(len, _named()))
     for title, group in GROUPS.items():
         yield f"\n{title}:"
         for command in group:
-            yield f"  {names[command.__name__]:{width}}  {command.ABOUT}"
+            yield f"  {_name(command):{width}}  {command.ABOUT}"
 
 
 def _check_command(words: Sequence[str]) -> None:

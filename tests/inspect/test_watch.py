@@ -230,7 +230,7 @@ def test_ctrl_c_is_an_end_like_any_other(tiny, monkeypatch) -> None:
     ("words", "said"),
     [
         (("{tmp}/nowhere", "--once"), "is not a run folder"),
-        (("{done}", "--once", "--every", "0"), "give seconds above 0"),
+        (("{done}", "--once", "--every", "0"), "is not a number of seconds above 0"),
         (("{done}", "--once", "--html", "{tmp}/no/page.html"), "cannot be written"),
     ],
 )

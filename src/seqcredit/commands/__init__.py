@@ -1,7 +1,7 @@
 """One file a command: its help, its options and what it does. torch and the like are imported where they are used."""
 
 import argparse
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from seqcredit.commands import (
     bench,
@@ -30,6 +30,7 @@ from seqcredit.commands import (
 )
 
 
+@runtime_checkable
 class Command(Protocol):
     """What a file of this folder has; the command is called as the file is."""
 

@@ -65,6 +65,9 @@ def run(options: argparse.Namespace) -> int:
 
     torch.set_num_threads(2)
     size = QUICK if options.quick else WHOLE
+    other = [name for name in options.only or () if name not in size.rows]
+    if other:
+        raise UserError(f"--quick trains {', '.join(size.rows)}: leave out --only {' '.join(other)}.")
     size = size._replace(rows=tuple(options.only)) if options.only else size
     out = options.out or Path("runs") / (RECIPES[options.task] + ("-quick" if options.quick else ""))
     Console().print(compare(out, lambda line: print(line, flush=True), options.task, size))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from seqcredit.commands import demo
 from seqcredit.errors import UserError
-from seqcredit.results import demo
 
 
 @pytest.mark.slow
@@ -38,9 +38,9 @@ def test_algorithms_learn(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_captions_learn(tmp_path: Path) -> None:
     """The same of the built-in pictures, with the two recipes that matter most."""
-    demo._make_pictures(tmp_path)
+    demo.make_pictures(tmp_path)
     for name in ("mle", "erac"):
-        demo._train(name, demo.RECIPES["captioning"], tmp_path, print)
+        demo.train(name, demo.RECIPES["captioning"], tmp_path, print)
     bleu = {name: json.loads((tmp_path / name / "result.json").read_text())["bleu"] for name in ("mle", "erac")}
     assert 60 < bleu["mle"] < 82
     assert bleu["erac"] > bleu["mle"] + 1.5
@@ -55,8 +55,8 @@ def result(folder: Path, name: str, bleu: float) -> None:
 def test_the_table_shows_differences(tmp_path: Path) -> None:
     for i, name in enumerate(demo.ROWS):
         result(tmp_path, name, 50 + i)
-    assert list(demo._table(tmp_path, ["mle", "erac"]).columns[3].cells) == ["", ""]
-    table = demo._table(tmp_path)
+    assert list(demo.table(tmp_path, ["mle", "erac"]).columns[3].cells) == ["", ""]
+    table = demo.table(tmp_path)
     assert list(table.columns[1].cells) == ["50.00", "51.00", "52.00", "53.00", "54.00", "55.00"]
     assert list(table.columns[2].cells)[-1] == "+5.00"
     assert list(table.columns[3].cells)[:2] == ["-1.00", "+0.00"]
@@ -65,7 +65,7 @@ def test_the_table_shows_differences(tmp_path: Path) -> None:
 def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("mine")
     with pytest.raises(UserError, match="is there already"):
-        demo.demo(tmp_path, print)
+        demo.compare(tmp_path, print)
 
 
 def test_what_to_run_next_is_there() -> None:
