@@ -2,10 +2,25 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
-from seqcredit import __version__
+import seqcredit
+from seqcredit.cli import main
+from seqcredit.commands import GROUPS, recipes
+from seqcredit.errors import UserError
+
+ORDER = {
+    "data": ["prepare", "features"],
+    "train": ["train", "resume", "sweep", "demo", "recipes"],
+    "use": ["translate", "caption", "export"],
+    "judge": ["evaluate", "compare", "headroom", "record", "table", "plot", "report", "sheet"],
+    "look": ["inspect", "serve", "watch"],
+    "check": ["verify", "bench"],
+}
+# What --help may not wait for: heavy packages, and parts of the standard library that take longer than all else here.
+SLOW = ["torch", "numpy", "rich", "importlib.metadata", "inspect", "json", "subprocess", "seqcredit.config"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -15,28 +30,62 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_version() -> None:
     done = run("--version")
-    assert (done.returncode, done.stdout) == (0, f"seqcredit {__version__}\n")
+    assert (done.returncode, done.stdout) == (0, f"seqcredit {version('seqcredit')}\n")
+    assert seqcredit.__version__ == version("seqcredit")
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = seqcredit.nothing
 
 
-def test_help_and_version_do_not_wait_for_torch() -> None:
-    code = "import sys, seqcredit.cli; assert 'torch' not in sys.modules"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_help_waits_for_nothing() -> None:
+    """Neither that of all commands nor that of each: one process asks for all of them, one after the other."""
+    code = (
+        "import contextlib, io, sys\n"
+        "from seqcredit.cli import main\n"
+        "for words in ([], *([name] for name in sys.argv[2:])):\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as said:\n"
+        "        main([*words, '--help'])\n"
+        "    assert said.getvalue().startswith('usage: seqcredit'), words\n"
+        "    loaded = [name for name in sys.argv[1].split() if name in sys.modules]\n"
+        "    assert not loaded, (words, loaded)\n"
+    )
+    names = [name for group in ORDER.values() for name in group]
+    command = [sys.executable, "-c", code, " ".join(SLOW), *names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_help_names_the_commands() -> None:
+def test_help_names_the_commands_in_groups() -> None:
     done = run("--help")
     assert done.returncode == 0
-    assert "verify" in done.stdout
-    assert "--json" in run("verify", "--help").stdout
+    for title, group in ORDER.items():
+        _, _, below = done.stdout.partition(f"\n{title}:\n")
+        lines = below.partition("\n\n")[0].splitlines()
+        assert [line.split()[0] for line in lines] == group
+        assert [line.split(maxsplit=1)[1] for line in lines] == [command.ABOUT for command in GROUPS[title]]
+    assert [line for line in done.stdout.splitlines() if line.endswith(":")] == [
+        f"{title}:" for title in [*ORDER, "options"]
+    ]
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_help_of_a_command() -> None:
+    done = run("verify", "--help")
+    assert done.stdout.startswith("usage: seqcredit verify [-h] [--json]\n\nCheck each proposition")
+    assert "--json" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nonsense"], "argument COMMAND: invalid choice: 'nonsense'"),
+        (["nonsense"], "There is no command 'nonsense'. See "),
+        (["trian", "demo/mle"], "There is no command 'trian'; the nearest is 'train'. See "),
+        (["tabel"], "There is no command 'tabel'; the nearest is 'table'. See "),
+        (["results"], "There is no command 'results'"),
         ([], "the following arguments are required: COMMAND"),
+        (["--jsno"], "the following arguments are required: COMMAND"),
         (["verify", "--jsno"], "unrecognized arguments: --jsno"),
         (["verify", "extra"], "unrecognized arguments: extra"),
+        (["plot", "tua"], "argument KIND: invalid choice: 'tua'"),
     ],
 )
 def test_a_slip_of_the_hand_gets_one_sentence(arguments: list[str], sentence: str) -> None:
@@ -46,3 +95,35 @@ def test_a_slip_of_the_hand_gets_one_sentence(arguments: list[str], sentence: st
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"seqcredit: {sentence}")
     assert line.endswith("--help'.")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (UserError("That is so."), 2, "seqcredit: That is so.\n"),
+        (KeyboardInterrupt(), 130, "seqcredit: interrupted.\n"),
+    ],
+)
+def test_what_is_raised_becomes_an_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    raised: BaseException,
+    code: int,
+    said: str,
+) -> None:
+    def fail(_: object) -> int:
+        raise raised
+
+    monkeypatch.setattr(recipes, "run", fail)
+    with pytest.raises(SystemExit) as ended:
+        main(["recipes"])
+    assert ended.value.code == code
+    assert capsys.readouterr() == ("", said)
+
+
+def test_a_reader_that_has_gone_is_no_error() -> None:
+    """As in `seqcredit recipes | head -1`."""
+    code = "import sys; from seqcredit.commands import recipes\ndef run(_): raise BrokenPipeError\nrecipes.run = run\n"
+    code += "from seqcredit.cli import main; main(['recipes'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -551,8 +551,8 @@ def test_command(command: Callable[..., tuple[int, str, str]], folder: Path, tmp
         (["empty", "out"], ".*empty holds no image: give a folder with .jpeg, .jpg, .png files."),
         (["images", "file"], "Cannot write .*file: File exists; give a folder that can be written."),
         (["images", "out", "--backbone", "vgg"], "There is no backbone vgg: take efficientnet-lite2 or resnet101."),
-        (["images", "out", "--batch-size", "0"], "A batch of 0 images is too small: take at least 1."),
-        (["images", "out", "--batch-size", "x"], "argument --batch-size: invalid int value: 'x'. See .*"),
+        (["images", "out", "--batch-size", "0"], "argument --batch-size: '0' is not a whole number above 0. See .*"),
+        (["images", "out", "--batch-size", "x"], "argument --batch-size: 'x' is not a whole number above 0. See .*"),
         (["images"], "the following arguments are required: OUT. See .*"),
     ],
 )

@@ -26,13 +26,13 @@ from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.shapes import shapes
 from seqcredit.errors import UserError
-from seqcredit.inspect import app as server
-from seqcredit.inspect import numbers as inspection
-from seqcredit.search import greedy
-from seqcredit.results.evaluate import load_actor
-from seqcredit.results.significance import sentence_bleu
 from seqcredit.experiments.build import build_actor, build_critic
 from seqcredit.experiments.runs import Run
+from seqcredit.inspect import app as server
+from seqcredit.inspect import numbers as inspection
+from seqcredit.results.evaluate import load_actor
+from seqcredit.results.significance import sentence_bleu
+from seqcredit.search import greedy
 
 SOURCE, REFERENCE = "heute singt der alte hund .", "the old dog sings today ."
 HOSTILE = "<img src=x onerror=window.hacked=1> </script><script>window.hacked=1</script>"

@@ -12,12 +12,12 @@ from seqcredit import config
 from seqcredit.credit.oracle import EditOracle
 from seqcredit.data.batches import collate
 from seqcredit.errors import UserError
+from seqcredit.experiments.build import build_reward
+from seqcredit.experiments.runs import Run
 from seqcredit.inspect import numbers as inspection
 from seqcredit.inspect.numbers import Credit, Judge, Subject
 from seqcredit.results.credit import load_critic
 from seqcredit.results.evaluate import load_actor, write_hypotheses
-from seqcredit.experiments.build import build_reward
-from seqcredit.experiments.runs import Run
 from seqcredit.types import pad
 
 

@@ -142,7 +142,7 @@ def test_the_command_writes_a_page(shown: Any, tmp_path: Path, capsys: pytest.Ca
         (["MLE", "--split", "absent"], "has no split 'absent'"),
         (["MLE", "--photographs", "."], "leave out --photographs"),
         (["MLE", "--critic", "MLE"], "has no critic to lend"),
-        (["MLE", "--count", "0"], "show at least one"),
+        (["MLE", "--count", "0"], "argument --count: '0' is not a whole number above 0"),
         (["MLE", "absent"], "absent is not a run folder"),
     ],
 )

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from seqcredit.cli import main
+from seqcredit.experiments.runs import Run
 from seqcredit.inspect import watch as watching
 from seqcredit.results.logs import history
-from seqcredit.experiments.runs import Run
 
 
 def copy(run: Run, folder: Path) -> Run:
@@ -230,7 +230,7 @@ def test_ctrl_c_is_an_end_like_any_other(tiny, monkeypatch) -> None:
     ("words", "said"),
     [
         (("{tmp}/nowhere", "--once"), "is not a run folder"),
-        (("{done}", "--once", "--every", "0"), "give seconds above 0"),
+        (("{done}", "--once", "--every", "0"), "is not a number of seconds above 0"),
         (("{done}", "--once", "--html", "{tmp}/no/page.html"), "cannot be written"),
     ],
 )

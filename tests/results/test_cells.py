@@ -12,9 +12,9 @@ from cellar import ROOT, make_data, references, spoilt, write_cell
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
+from seqcredit.experiments.runs import Run
 from seqcredit.results import cells
 from seqcredit.results.evaluate import write_hypotheses
-from seqcredit.experiments.runs import Run
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.errors import UserError
-from seqcredit.results import credit
 from seqcredit.experiments.build import build_actor, build_critic
 from seqcredit.experiments.runs import Run
+from seqcredit.results import credit
 
 SMALL, JUDGE = config.Model(8, 8), config.Model(8, 8, attention="mlp", dropout=0.0)
 

@@ -14,6 +14,7 @@ from torch import nn
 from sample_runs import Done, Shown
 from seqcredit.data.batches import collate
 from seqcredit.errors import UserError
+from seqcredit.experiments.runs import Run
 from seqcredit.models.wrapped import Wrapped
 from seqcredit.results import cells, headroom, layouts
 from seqcredit.results.evaluate import load_actor
@@ -21,7 +22,6 @@ from seqcredit.results.headroom import WAYS, Speaker, expected_payoffs
 from seqcredit.rewards import Bleu, EditDistance
 from seqcredit.rewards.corpus import corpus_bleu
 from seqcredit.training.decoding import Search, decode
-from seqcredit.experiments.runs import Run
 from seqcredit.types import Batch, lengths, pad, pad_references, token_mask
 
 A, B, C, D = 2, 3, 4, 5

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from seqcredit.errors import UserError
-from seqcredit.results.logs import History, history, labels, lines
 from seqcredit.experiments.runs import Run
+from seqcredit.results.logs import History, history, labels, lines
 
 
 def raw(run: Run) -> list[dict]:

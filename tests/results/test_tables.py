@@ -14,11 +14,11 @@ from cellar import ROOT, bleu, by_sacrebleu, make_data, references, spoilt, tabl
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
+from seqcredit.experiments.runs import Run
 from seqcredit.results import cells, tables
 from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.results.significance import bootstrap
 from seqcredit.results.tables import Table
-from seqcredit.experiments.runs import Run
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import gzip
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,27 +69,3 @@ def record(run: Run, prepared: Prepared, path: Path, against: Sequence[Run] = ()
         write_whole(path, text.encode())  # the last: whoever sees it has all three
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror}); choose another file.") from None
-
-
-def table(folder: Path) -> str:
-    """All cells below a folder as a table in Markdown, data set by data set."""
-    cells = [(path, json.loads(path.read_text())) for path in sorted(folder.rglob("*.json"))]
-    if not cells:
-        raise UserError(f"There is no cell below {folder}; `seqcredit record RUN FILE` writes one.")
-    lines = [
-        "| data | cell | validation | test BLEU | chrF | difference, p (paired bootstrap) |",
-        "|---|---|---|---|---|---|",
-    ]
-    for path, found in cells:
-        best = next(value for value in reversed(found["validation"].values()) if value is not None)
-        name = path.relative_to(folder).with_suffix("")
-        figures = f"{best:.2f} | {found['bleu']:.2f} | {found['chrf']:.2f}"
-        lines.append(f"| {found['data']['name']} | {name} | {figures} | {_differences(found) or '-'} |")
-    return "\n".join(lines) + "\n"
-
-
-def _differences(found: Mapping[str, Any]) -> str:
-    return "; ".join(
-        f"{found['bleu'] - other['bleu']:+.2f} to {name}, p = {other['p']:.3f}"
-        for name, other in found["against"].items()
-    )

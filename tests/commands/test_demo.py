@@ -4,12 +4,14 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from seqcredit import config
+from seqcredit.commands import demo
 from seqcredit.errors import UserError
-from seqcredit.results import demo
 
 
 @pytest.mark.slow
@@ -36,11 +38,34 @@ def test_algorithms_learn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_quick_one_shows_the_same(tmp_path: Path, run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    """MLE, continued MLE and ERAC with a small budget: ERAC is above both."""
+    done = run("demo", "--quick", "--out", tmp_path / "demo")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("│")[1:-1] for line in done.stdout.splitlines() if line.startswith("│")]
+    bleu = {row[0].strip(): float(row[1]) for row in rows}
+    assert list(bleu) == ["MLE", "MLE, continued", "ERAC"]
+    assert bleu["MLE"] > 60
+    assert bleu["ERAC"] > max(bleu["MLE"], bleu["MLE, continued"]) + 2
+    assert [line.split()[0] for line in done.stdout.splitlines() if "(untrained" in line] == ["ERAC's"]
+
+
+def test_a_quick_one_changes_only_what_its_recipes_have() -> None:
+    """Every change is of a key that its recipe has, for both tasks, and the rows go on from the same MLE."""
+    for task, size in demo.QUICK.items():
+        folder = config.RECIPES / demo.RECIPES[task]
+        made = {name: config.load(folder / f"{name}.toml", changes) for name, changes in size.changes.items()}
+        assert {recipe.phase[0] for recipe in made.values()} == {made["mle"].phase[0]}
+        assert [phase.epochs for phase in made["erac"].phase[1:]] == [3, 2]
+        assert made["mle-continued"].phase[1].epochs == made["erac"].phase[2].epochs
+
+
+@pytest.mark.slow
 def test_captions_learn(tmp_path: Path) -> None:
     """The same of the built-in pictures, with the two recipes that matter most."""
-    demo._make_pictures(tmp_path)
+    demo.make_pictures(tmp_path, demo.WHOLE["captioning"].examples)
     for name in ("mle", "erac"):
-        demo._train(name, demo.RECIPES["captioning"], tmp_path, print)
+        demo.train(name, demo.RECIPES["captioning"], tmp_path, print)
     bleu = {name: json.loads((tmp_path / name / "result.json").read_text())["bleu"] for name in ("mle", "erac")}
     assert 60 < bleu["mle"] < 82
     assert bleu["erac"] > bleu["mle"] + 1.5
@@ -55,8 +80,8 @@ def result(folder: Path, name: str, bleu: float) -> None:
 def test_the_table_shows_differences(tmp_path: Path) -> None:
     for i, name in enumerate(demo.ROWS):
         result(tmp_path, name, 50 + i)
-    assert list(demo._table(tmp_path, ["mle", "erac"]).columns[3].cells) == ["", ""]
-    table = demo._table(tmp_path)
+    assert list(demo.table(tmp_path, ["mle", "erac"]).columns[3].cells) == ["", ""]
+    table = demo.table(tmp_path)
     assert list(table.columns[1].cells) == ["50.00", "51.00", "52.00", "53.00", "54.00", "55.00"]
     assert list(table.columns[2].cells)[-1] == "+5.00"
     assert list(table.columns[3].cells)[:2] == ["-1.00", "+0.00"]
@@ -65,7 +90,7 @@ def test_the_table_shows_differences(tmp_path: Path) -> None:
 def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("mine")
     with pytest.raises(UserError, match="is there already"):
-        demo.demo(tmp_path, print)
+        demo.compare(tmp_path, print, "translation", demo.QUICK["translation"], ["mle"])
 
 
 def test_what_to_run_next_is_there() -> None:

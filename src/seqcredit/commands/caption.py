@@ -1,0 +1,48 @@
+"""`seqcredit caption`: a line a picture, or n of them."""
+
+import argparse
+from pathlib import Path
+
+from seqcredit.commands import shared
+from seqcredit.errors import UserError
+
+ABOUT = "describe pictures"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """By which run, which pictures, and how."""
+    parser.add_argument("run_folder", metavar="RUN", type=Path)
+    parser.add_argument("pictures", nargs="+", type=Path, metavar="PICTURE", help="JPEG or PNG files")
+    parser.add_argument("--n-best", type=shared.positive, default=1, metavar="N", help="print the N best")
+    parser.add_argument("--scores", action="store_true", help="log-probabilities too")
+    shared.backbone_option(parser)
+    shared.search_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look at each picture, and say what is on it."""
+    from seqcredit.data.images import load_backbone
+    from seqcredit.experiments.build import load_actor
+    from seqcredit.training.decoding import best_of
+
+    device = shared.use_device(options)
+    found, prepared = shared.open_run(options.run_folder)
+    if not prepared.pictures:
+        raise UserError(f"{found.folder} translates: use `seqcredit translate`.")
+    missing = [str(path) for path in options.pictures if not path.is_file()]
+    if missing:
+        raise UserError(f"There is no file {missing[0]}: give pictures that exist.")
+    backbone, width = load_backbone(options.backbone, options.device), prepared.manifest.picture_width
+    if backbone.width != width:
+        raise UserError(f"{found.folder} was trained on {width} features, and {backbone.name} gives {backbone.width}.")
+    actor = load_actor(found, prepared, device, options.phase)
+    search = shared.search_of(found, options, options.n_best)
+    for path in options.pictures:
+        try:
+            picture = backbone([path]).to(device)
+        except Exception as error:  # damaged files make Pillow raise almost anything
+            raise UserError(f"{path} cannot be read as a picture: {error}.") from None
+        for words, logp in best_of(actor, prepared, picture, search, options.n_best):
+            scores = [f"{logp:.4f}"] if options.scores else []
+            print("\t".join([str(path), *scores, prepared.sentence(words)]), flush=True)
+    return 0

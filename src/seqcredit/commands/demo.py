@@ -1,0 +1,219 @@
+"""`seqcredit demo`: made-up sentences or pictures, every algorithm of the paper, one table."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from seqcredit.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Say = Callable[[str], None]
+ABOUT = "train all algorithms on made-up data and compare them (4 minutes)"
+ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac")
+FIRST = "mle"
+ALONE = "vaml"  # begins beside it, for it needs nothing of it
+OTHERS = ("erac", "ac", "raml", "mle-continued")  # the longest first, two at a time
+CONTINUE = ("erac", "ac", "mle-continued")  # start from the first one's actor
+RECIPES = {"translation": "demo", "captioning": "demo-captioning"}
+
+
+class Size(NamedTuple):
+    """How many examples are made, which rows are trained, and what is changed in their recipes."""
+
+    examples: Mapping[str, int]
+    changes: Mapping[str, tuple[str, ...]]
+
+
+class Result(NamedTuple):
+    """What a run has measured."""
+
+    name: str
+    bleu: float  # of the test set
+    validation: float  # of its last phase
+
+
+WHOLE = {
+    "translation": Size({"train": 3_000, "valid": 400, "test": 1_000}, dict.fromkeys(ROWS, ())),
+    "captioning": Size({"train": 1_500, "valid": 300, "test": 600}, dict.fromkeys(ROWS, ())),
+}
+SOON = (  # a critic that learns faster, from targets that follow faster
+    "phase.critic.epochs=3",
+    "phase.critic.learning_rate=0.01",
+    "phase.critic.target_rate=0.5",
+    "phase.actor_critic.epochs=2",
+    "phase.actor_critic.critic_learning_rate=0.003",
+    "phase.actor_critic.target_rate=0.2",
+)
+QUICK = {
+    task: Size(
+        examples,
+        {
+            "mle": (f"phase.mle.epochs={epochs}",),
+            "mle-continued": (f"phase.mle.epochs={epochs}", "phase.continued.epochs=2"),
+            "erac": (f"phase.mle.epochs={epochs}", *SOON),
+        },
+    )
+    for task, epochs, examples in (
+        ("translation", 6, {"train": 3_000, "valid": 200, "test": 500}),
+        ("captioning", 12, {"train": 1_500, "valid": 150, "test": 300}),
+    )
+}
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Which data, which rows, and how much of it."""
+    parser.add_argument("task", nargs="?", choices=tuple(RECIPES), default="translation")
+    about = "default: runs/demo, runs/demo-captioning; with --quick, runs/demo-quick, runs/demo-captioning-quick"
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help=about)
+    parser.add_argument("--only", nargs="+", choices=ROWS, metavar="NAME", help=f"some of {', '.join(ROWS)}")
+    about = "a minute: fewer epochs, a shorter test, and only MLE, continued MLE and ERAC"
+    parser.add_argument("--quick", action="store_true", help=about)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the data, train, and print the table."""
+    import torch
+    from rich.console import Console
+
+    torch.set_num_threads(2)
+    size = (QUICK if options.quick else WHOLE)[options.task]
+    names = options.only or tuple(size.changes)
+    other = [name for name in names if name not in size.changes]
+    if other:
+        raise UserError(f"--quick trains {', '.join(size.changes)}: leave out --only {' '.join(other)}.")
+    out = options.out or Path("runs") / (RECIPES[options.task] + ("-quick" if options.quick else ""))
+    Console().print(compare(out, lambda line: print(line, flush=True), options.task, size, names))
+    for line in credit_lines(out) if options.task == "translation" else ():
+        print(line, flush=True)
+    print("\nNext:")
+    for line in next_steps(out, options.task):
+        print(f"  {line}")
+    return 0
+
+
+def compare(out: Path, say: Say, task: str, size: Size, only: Sequence[str]) -> "Table":
+    """Make the data, train the recipes of the task's demo, MLE among them, and compare them on the test set."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out} is there already; remove it, or choose another folder with --out.")
+    started, names = time.monotonic(), [name for name in ROWS if name == FIRST or name in only]
+    make = make_phrases if task == "translation" else make_pictures
+    say(f"data: {make(out, size.examples)} in {out / 'data'}")
+
+    def begin(name: str) -> None:
+        train(name, RECIPES[task], out, say, size.changes[name])
+
+    with ThreadPoolExecutor(2) as pool:
+        first, *alone = (pool.submit(begin, name) for name in (FIRST, ALONE) if name in names)
+        first.result()
+        list(pool.map(begin, [name for name in OTHERS if name in names]))
+        for other in alone:
+            other.result()
+    say(f"trained {len(names)} recipes in {time.monotonic() - started:.0f} s")
+    return table(out, names)
+
+
+def make_phrases(out: Path, sizes: Mapping[str, int]) -> str:
+    """Sentences of a grammar."""
+    from seqcredit.data.phrases import phrases
+    from seqcredit.data.prepare import prepare
+    from seqcredit.data.prepared import PrepareOptions
+
+    made = {name: phrases(name, count) for name, count in sizes.items()}
+    prepare(made, out / "data", PrepareOptions(tokenized=True))
+    return f"{sizes['train']:,} sentences of a made-up phrase language"
+
+
+def make_pictures(out: Path, sizes: Mapping[str, int]) -> str:
+    """Draw them; their features are made here too, so no backbone is needed."""
+    import numpy as np
+
+    from seqcredit.data.images import Features
+    from seqcredit.data.prepare import prepare
+    from seqcredit.data.prepared import PrepareOptions
+    from seqcredit.data.shapes import CAPTIONS, features, shapes
+
+    made = {name: list(shapes(name, count)) for name, count in sizes.items()}
+    drawn = [(example.source, features(picture)) for split in made.values() for example, picture in split]
+    seen = Features([name for name, _ in drawn], np.stack([row for _, row in drawn]))
+    examples = {name: [example for example, _ in split] for name, split in made.items()}
+    prepare(examples, out / "data", PrepareOptions(tokenized=True), features=seen)
+    return f"{sizes['train']:,} pictures of two shapes, drawn here, with {CAPTIONS} captions each,"
+
+
+def train(name: str, folder: str, out: Path, say: Say, changes: Sequence[str] = ()) -> None:
+    """One recipe in a process of its own; its lines go to a file."""
+    import subprocess
+
+    from seqcredit.experiments.catalogue import FOLDER
+
+    began = time.monotonic()
+    words = ["train", str(FOLDER / folder / f"{name}.toml"), "--data", str(out / "data"), "--out", str(out / name)]
+    words += ["--threads", "1"] + (["--init-from", str(out / FIRST)] if name in CONTINUE else [])
+    words += [word for change in changes for word in ("--set", change)]
+    command = [sys.executable, "-c", "from seqcredit.cli import main; main()", *words]
+    with (out / f"{name}.log").open("w") as log:
+        done = subprocess.run(command, stdout=log, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise UserError(f"{name} failed: {done.stderr.strip() or 'see its log'} ({out / name}.log).")
+    say(f"{name}: test BLEU {read(out, name).bleu:.2f} after {time.monotonic() - began:.0f} s")
+
+
+def read(out: Path, name: str) -> Result:
+    """What a run has measured."""
+    import json
+
+    found = json.loads((out / name / "result.json").read_text())
+    return Result(found["recipe"], found["bleu"], list(found["validation"].values())[-1])
+
+
+def table(out: Path, names: Sequence[str] = ROWS) -> "Table":
+    """A row a recipe, with what it is above MLE and above MLE that went on as long."""
+    from rich.table import Table
+
+    results = {name: read(out, name) for name in names}
+    made = Table("algorithm", "test BLEU", "to MLE", "to MLE, continued", "validation")
+    bases = [results.get(name) for name in ("mle", "mle-continued")]
+    for result in results.values():
+        differences = ("" if base is None else f"{result.bleu - base.bleu:+.2f}" for base in bases)
+        made.add_row(result.name, f"{result.bleu:.2f}", *differences, f"{result.validation:.2f}")
+    return made
+
+
+def credit_lines(out: Path) -> Iterator[str]:
+    """How good the learned Q are, in words."""
+    from seqcredit.data.prepared import Prepared
+    from seqcredit.experiments.runs import Run
+    from seqcredit.results.credit import against_edit_oracle, against_rollouts
+
+    prepared = Prepared.open(out / "data")
+    if (out / "vaml").exists():
+        vaml = against_edit_oracle(Run.open(out / "vaml"), prepared, "test", sentences=24)
+        yield (
+            f"VAML's Q against {vaml.judge}, {vaml.states:,} states: mean error {vaml.absolute:.2f} (untrained "
+            f"{vaml.untrained:.2f}), KL of the token targets {vaml.kl:.2f} (untrained {vaml.untrained_kl:.2f})"
+        )
+    for name in (name for name in ("ac", "erac") if (out / name).exists()):
+        error = against_rollouts(Run.open(out / name), prepared, "test", sentences=24)
+        figures = f"mean error {error.absolute:.2f} (untrained {error.untrained:.2f})"
+        yield f"{name.upper()}'s critic against {error.judge}: {figures}"
+
+
+def next_steps(out: Path, task: str = "translation") -> Sequence[str]:
+    """What to run after it."""
+    mine = f"{RECIPES[task]}/erac"
+    steps = [
+        f"seqcredit compare {out / 'mle'} {out / 'erac'}      significance, and the sentences that differ most",
+        f"seqcredit headroom {out / 'mle'} {out / 'erac'}      what could be gained before, and what is left",
+        f"seqcredit train {mine} --data {out / 'data'} --init-from {out / 'mle'} --set phase.3.tau=0.1",
+    ]
+    if task == "translation":
+        sentence = "der alte mann hat gestern ein buch gekauft ."
+        steps.insert(1, f'echo "{sentence}" | seqcredit translate {out / "erac"} --n-best 3')
+    return steps

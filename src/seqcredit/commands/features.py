@@ -1,0 +1,33 @@
+"""`seqcredit features`: images become rows of numbers; killed and given again, it goes on."""
+
+import argparse
+from pathlib import Path
+
+from seqcredit.commands import shared
+
+ABOUT = "turn a folder of images into one row of numbers for each"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Which images, where to, by which network."""
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="with .jpg, .jpeg and .png files")
+    parser.add_argument("out", metavar="OUT", type=Path, help="the folder to write features.npy and features.txt into")
+    about = "efficientnet-lite2 (default), or resnet101, which needs torchvision"
+    parser.add_argument("--backbone", default="efficientnet-lite2", metavar="NAME", help=about)
+    about = "images at a time (default: 16)"
+    parser.add_argument("--batch-size", type=shared.positive, default=16, metavar="N", help=about)
+    shared.device_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write what is not there yet, and say how many."""
+    from seqcredit.data.images import load_backbone, write_features
+
+    shared.use_device(options)
+    backbone = load_backbone(options.backbone, options.device)
+    with shared.display() as (say, show):
+        report = write_features(options.folder, options.out, backbone, options.batch_size, say, show)
+    unreadable = f"{len(report.unreadable):,} unreadable" + "".join(f", {name}" for name in report.unreadable)
+    print(f"{report.images:,} images of {report.width:,} numbers; {unreadable}")
+    print(f"{report.per_second:.1f} images a second; written to {options.out}")
+    return 0

@@ -1,0 +1,48 @@
+"""`seqcredit inspect`: the credit page."""
+
+import argparse
+from pathlib import Path
+
+from seqcredit.commands import shared
+from seqcredit.errors import UserError
+
+ABOUT = "show the credit of every token as one HTML page"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Which runs, which examples, and where to."""
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    parser.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
+    about = "examples at the most (default: 1000)"
+    parser.add_argument("--count", type=shared.positive, default=1000, metavar="N", help=about)
+    parser.add_argument("--source", metavar="TEXT", help="a sentence of your own instead of a split")
+    about = "its translation; may be repeated"
+    parser.add_argument("--reference", action="append", default=[], metavar="TEXT", help=about)
+    parser.add_argument("--photographs", type=Path, metavar="FOLDER", help="captioning: where the pictures are")
+    parser.add_argument("--out", type=Path, default=Path("credit.html"), metavar="FILE", help="default: credit.html")
+    shared.judge_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Judge the examples, and write the page."""
+    from seqcredit.inspect import page
+    from seqcredit.inspect.numbers import inspect_split, inspect_typed
+
+    if options.reference and options.source is None:
+        raise UserError("--reference belongs to a sentence of your own: give --source too.")
+    runs, prepared, judges = shared.open_judges(options)
+    if options.source is not None:
+        subjects = [inspect_typed(judges, prepared, options.source, options.reference)]
+    else:
+        subjects = inspect_split(runs, judges, prepared, prepared.split(options.split), options.count)
+    where = options.split if options.source is None else "your own"
+    names = ", ".join(judge.name for judge in judges)
+    noun = "pictures" if prepared.pictures else "sentences" if len(subjects) > 1 else "sentence"
+    data = page.payload(judges, subjects, f"{names}: {len(subjects):,} {noun} of {where}", prepared.pictures)
+    if options.photographs:
+        if not prepared.pictures:
+            raise UserError(f"{prepared.folder} holds no pictures: leave out --photographs.")
+        page.add_photographs(data, options.photographs)
+    size = page.write(data, options.out)
+    print(f"{len(subjects):,} examples, {size / 1e6:.1f} MB, written to {options.out}; open it in a browser")
+    return 0

@@ -1,0 +1,54 @@
+"""`seqcredit plot`: figures of cells and runs."""
+
+import argparse
+from pathlib import Path
+
+from seqcredit.commands import shared
+
+ABOUT = "draw a figure from cells or runs, as PNG or SVG"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Which kind of figure, from what."""
+    kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True, dest="kind")
+
+    def kind(name: str, about: str) -> argparse.ArgumentParser:
+        made = kinds.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        made.add_argument("--out", type=Path, required=True, metavar="FILE", help="ends in .png or .svg")
+        return made
+
+    for name, about in (
+        ("tau", "test BLEU of AC and ERAC over the temperature, with its range over seeds"),
+        ("ablation", "validation BLEU of ERAC over smoothing and target rate, as a heat map"),
+    ):
+        kind(name, about).add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help="as of `seqcredit table`")
+    drawn = kind("curves", "what runs have logged, over updates")
+    drawn.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    drawn = kind("credit", "what every token of a prediction is worth, as a heat map")
+    drawn.add_argument("run_folder", metavar="RUN", type=Path)
+    drawn.add_argument("--sentence", type=int, required=True, metavar="N", help="counted from 1")
+    drawn.add_argument("--critic", type=Path, metavar="RUN", help="whose critic judges (default: the run's own)")
+    drawn.add_argument("--split", default="test")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Draw it."""
+    from seqcredit.experiments.runs import Run
+    from seqcredit.inspect.numbers import inspect_one
+    from seqcredit.results import cells, layouts, logs, plots
+
+    plots.check(options.out)
+    if options.kind == "tau":
+        plots.tau(cells.read(options.cells), options.out)
+    elif options.kind == "ablation":
+        plots.ablation(layouts.ablation_grid(cells.read(options.cells)), options.out)
+    elif options.kind == "curves":
+        runs = [Run.open(folder) for folder in options.run_folders]
+        names = logs.labels([run.folder for run in runs])
+        plots.curves({name: logs.history(run) for name, run in zip(names, runs, strict=True)}, options.out)
+    else:
+        found, prepared = shared.open_run(options.run_folder)
+        lender = Run.open(options.critic) if options.critic else None
+        plots.credit(inspect_one(found, prepared, options.split, options.sentence, lender), options.out)
+    print(f"written to {options.out}")
+    return 0

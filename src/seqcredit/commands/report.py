@@ -1,0 +1,32 @@
+"""`seqcredit report`: RESULTS.md and its figures."""
+
+import argparse
+import sys
+from pathlib import Path
+
+ABOUT = "write what was found, with tables and figures made from cells"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """From which file, to which, or only a look."""
+    default = Path("results/report.toml")
+    parser.add_argument("file", nargs="?", type=Path, default=default, help="default: results/report.toml")
+    parser.add_argument("--out", type=Path, default=Path("RESULTS.md"), metavar="FILE", help="default: RESULTS.md")
+    about = "write nothing; exit code 1 if it is not what would be written"
+    parser.add_argument("--check", action="store_true", help=about)
+
+
+def run(options: argparse.Namespace) -> int:
+    """With --check 0 if everything is as it would be written, 1 otherwise."""
+    from seqcredit.results.report import make
+
+    made = make(options.file, options.out)
+    if not options.check:
+        made.write()
+        print(f"written to {options.out}" + "".join(f", {path}" for path in made.figures))
+        return 0
+    stale = made.stale()
+    if stale:
+        listed, verb = ", ".join(map(str, stale)), "is" if len(stale) == 1 else "are"
+        print(f"seqcredit: {listed} {verb} not what {options.file} gives: run `seqcredit report`.", file=sys.stderr)
+    return 1 if stale else 0

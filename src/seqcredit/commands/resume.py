@@ -1,0 +1,23 @@
+"""`seqcredit resume`: a run goes on as if nothing had happened."""
+
+import argparse
+from pathlib import Path
+
+from seqcredit.commands import shared, train
+
+ABOUT = "continue a run exactly where its last checkpoint stood"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Which run."""
+    parser.add_argument("run_folder", metavar="RUN", type=Path)
+    shared.machine_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train what is left, and evaluate."""
+    from seqcredit.training.processes import Processes
+
+    shared.use_device(options)
+    found, prepared = shared.open_run(options.run_folder)
+    return train.finish(found, prepared, options, Processes.join())

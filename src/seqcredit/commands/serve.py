@@ -1,0 +1,28 @@
+"""`seqcredit serve`: the credit page live."""
+
+import argparse
+from pathlib import Path
+
+from seqcredit.commands import shared
+
+ABOUT = "the credit page live: it translates, scores and can be edited"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Which runs, and where the page is."""
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this computer alone")
+    parser.add_argument("--port", type=shared.port, default=8765, help="default: 8765; 0 takes a free one")
+    shared.backbone_option(parser)
+    shared.judge_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Answer until Ctrl-C."""
+    from seqcredit.data.images import load_backbone
+    from seqcredit.inspect.app import Desk, serve
+
+    _, prepared, judges = shared.open_judges(options)
+    backbone = load_backbone(options.backbone, options.device) if prepared.pictures else None
+    serve(Desk(judges, prepared, backbone), options.host, options.port, lambda line: print(line, flush=True))
+    return 0

@@ -1,0 +1,28 @@
+"""`seqcredit sheet`: photographs and their captions, to look at."""
+
+import argparse
+from pathlib import Path
+
+from seqcredit.commands import shared
+
+ABOUT = "photographs with what people and runs say of them, as one PNG"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Which runs, which photographs, and where to."""
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    parser.add_argument("--photographs", type=Path, required=True, metavar="FOLDER", help="where the pictures are")
+    parser.add_argument("--out", type=Path, default=Path("sheet.png"), metavar="FILE", help="default: sheet.png")
+    parser.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
+    parser.add_argument("--count", type=shared.positive, default=12, metavar="N", help="default: 12")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Draw it."""
+    from seqcredit.experiments.runs import Run
+    from seqcredit.inspect.sheet import sheet
+
+    runs = [Run.open(folder) for folder in options.run_folders]
+    count = sheet(runs, shared.data_of(runs[0]), options.split, options.photographs, options.count, options.out)
+    print(f"{count} photographs, written to {options.out}")
+    return 0

@@ -1,0 +1,55 @@
+"""`seqcredit sweep`: many runs from one file."""
+
+import argparse
+import os
+from pathlib import Path
+
+from seqcredit.commands import shared
+
+ABOUT = "train and record every missing cell of a file of recipes and seeds"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """The file, how much at once, and which of its cells."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="a TOML file, see `sweeps/`")
+    parser.add_argument("--jobs", type=shared.positive, metavar="N", help="processes at once (default: one a core)")
+    about = "threads of each (default: 1)"
+    parser.add_argument("--threads", type=shared.threads, default=1, metavar="N", help=about)
+    shared.device_option(parser)
+    parser.add_argument("--data-root", type=Path, default=Path(), metavar="FOLDER", help="where the data folder is")
+    about = "where the folders of runs and results go, to repeat a cell beside the one that is kept"
+    parser.add_argument("--into", type=Path, default=Path(), metavar="FOLDER", help=about)
+    about = "these alone, and what they start from: `erac` or `erac-2`"
+    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help=about)
+    about = "in all cells, such as phase.*.epochs=1; may be given several times"
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
+    about = "only say what there is to do, and how long it will take"
+    parser.add_argument("--dry-run", action="store_true", help=about)
+
+
+def run(options: argparse.Namespace) -> int:
+    """0 if every cell is done, 1 if one has failed."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from seqcredit.experiments.plan import read
+    from seqcredit.experiments.sweep import Machine, Sweep, outline
+
+    shared.use_device(options)
+    jobs = options.jobs or max(1, (os.cpu_count() or 1) // options.threads)
+    plan = read(options.file, options.data_root, options.into, options.only, options.set)
+    machine = Machine(jobs, options.threads, options.device)
+    for note in plan.notes():
+        print(note, flush=True)
+    if options.dry_run:
+        print("\n".join(outline(plan, jobs)))
+        return 0
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        return Sweep(plan, machine, lambda line: print(line, flush=True)).run()
+    with Live(console=console, auto_refresh=False) as live:
+
+        def say(line: str) -> None:
+            console.print(line, markup=False, soft_wrap=True)
+
+        return Sweep(plan, machine, say, lambda grid: live.update(grid, refresh=True)).run()

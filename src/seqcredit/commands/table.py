@@ -1,0 +1,40 @@
+"""`seqcredit table`: cells as a table."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from seqcredit.errors import UserError
+
+ABOUT = "a table of result cells: recipes by seeds, or as in the paper"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Which cells, in which layout and format."""
+    about = "cells, run folders, or folders with such in them"
+    parser.add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help=about)
+    parser.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
+    parser.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
+    about = (
+        "plain (default), a table of the paper (table1, ablation, entropy), credit errors, headroom, or a search on "
+        "validation"
+    )
+    layouts = ("plain", "table1", "ablation", "entropy", "credit", "headroom", "search")
+    parser.add_argument("--layout", choices=layouts, default="plain", help=about)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print it; notes of a CSV go to stderr."""
+    from seqcredit.results import cells, layouts, tables
+
+    found = cells.read(options.cells)
+    if options.layout != "plain" and options.baseline:
+        raise UserError("--baseline is for --layout plain. See 'seqcredit table --help'.")
+    made = (
+        tables.plain(found, options.baseline) if options.layout == "plain" else layouts.LAYOUTS[options.layout](found)
+    )
+    print(tables.FORMATS[options.format](made), end="")
+    if options.format == "csv":
+        for note in made.notes:
+            print(note, file=sys.stderr)
+    return 0

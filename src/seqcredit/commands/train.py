@@ -1,0 +1,92 @@
+"""`seqcredit train`: a recipe in a new run folder."""
+
+import argparse
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqcredit.commands import shared
+from seqcredit.errors import UserError
+
+if TYPE_CHECKING:
+    from seqcredit.data.prepared import Prepared
+    from seqcredit.experiments.runs import Run
+    from seqcredit.training.processes import Processes
+    from seqcredit.training.trainer import Trainer
+
+ABOUT = "train a recipe in a new run folder, then evaluate it on test data"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """The recipe, what is changed in it, and where it goes."""
+    parser.add_argument("recipe", metavar="RECIPE", type=Path, help="a TOML file, or one of `seqcredit recipes`")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="a prepared folder (default: the recipe's)")
+    parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder to make (default: runs/RECIPE-SEED)")
+    about = "change a key: phase.2.tau=0.02"
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
+    parser.add_argument("--seed", type=int, help="instead of the recipe's")
+    parser.add_argument("--until", metavar="PHASE", help="leave out the phases after this one")
+    about = "take over the phases that another run has finished"
+    parser.add_argument("--init-from", type=Path, metavar="RUN", help=about)
+    shared.machine_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the run folder, then train and evaluate."""
+    from seqcredit.experiments.recipe import found, load, until
+    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.start import open_data, take_over
+    from seqcredit.training.processes import Processes
+
+    shared.use_device(options)
+    processes = Processes.join()
+    changes = [*options.set, *([] if options.seed is None else [f"seed={options.seed}"])]
+    recipe = load(options.recipe, changes)
+    recipe = until(recipe, options.until) if options.until else recipe
+    prepared = open_data(options.data or Path(recipe.data))
+    out = options.out or Path("runs") / f"{options.recipe.stem}-{recipe.seed}"
+    if processes.writes:
+        file = found(options.recipe)
+        start = (lambda run: take_over(run, options.init_from, print)) if options.init_from else None
+        text = file.read_text(encoding="utf-8")
+        Run.create(out, text, recipe, prepared.folder, prepared.checksums, file.parent, start)
+    processes.wait()
+    return finish(Run.open(out), prepared, options, processes)
+
+
+def finish(run: "Run", prepared: "Prepared", options: argparse.Namespace, processes: "Processes") -> int:
+    """Train what is left, then evaluate on the test set."""
+    from seqcredit.experiments.build import task_of
+    from seqcredit.results import evaluate
+    from seqcredit.training.trainer import Reporting, StoppedError, Trainer
+
+    shared.use_threads(options)
+    with shared.display(processes.writes) as (say, show):
+        shown = Reporting(say, show, options.log_every, options.checkpoint_minutes, options.tensorboard)
+        task = task_of(run.recipe, prepared, run.folder)
+        trainer = Trainer(task, run.folder, shown, options.device, processes)
+        _stop_on_interrupt(trainer)
+        try:
+            trainer.train()
+        except StoppedError:
+            raise UserError(f"stopped and saved; continue with `seqcredit resume {run.folder}`.") from None
+    if processes.writes and "test" in prepared.manifest.splits and run.trains_an_actor():
+        search = evaluate.final_search(run.recipe)
+        figures, hypotheses = evaluate.evaluate(run, prepared, prepared.split("test"), search, options.device)
+        evaluate.write_result(run, "test", figures, hypotheses, trainer.status.diverged)
+        print(f"test BLEU {figures['bleu']:.2f} ({figures['bleu_signature']})")
+    processes.leave()
+    if processes.writes:
+        print(f"done: {run.folder}")
+    return 0
+
+
+def _stop_on_interrupt(trainer: "Trainer") -> None:
+    """Ctrl-C ends a run after its update, so that it can go on exactly; pressed again, at once."""
+
+    def interrupt(*_: object) -> None:
+        if trainer.stop:
+            raise KeyboardInterrupt
+        trainer.stop = True
+
+    signal.signal(signal.SIGINT, interrupt)

@@ -1,0 +1,146 @@
+"""`seqcredit verify`: every claim of the paper, on whole spaces of sequences: rewards x temperatures x spaces."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from seqcredit.credit.oracle import Payoffs, Space
+    from seqcredit.types import Reward
+
+ABOUT = "check each proposition of the paper on whole spaces of sequences"
+TOLERANCE = 1e-9
+TEMPERATURES = (0.04, 0.4, 1.0)
+SPACES = ((5, 6), (4, 7), (12, 4))  # actions and bound
+
+
+class Cell(NamedTuple):
+    """One claim on one space with one reward at one temperature."""
+
+    claim: str
+    paper: str
+    reward: str
+    tau: float
+    actions: int
+    bound: int
+    sequences: int
+    error: float
+    passed: bool
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """A table, or everything."""
+    parser.epilog = "The exit code is 1 if one fails."
+    parser.add_argument("--json", action="store_true", help="print every cell as JSON instead of the table")
+
+
+def run(options: argparse.Namespace) -> int:
+    """0 if every claim holds to 1e-9 in float64, 1 otherwise."""
+    import json
+
+    import torch
+    from rich.console import Console
+    from rich.progress import track
+
+    torch.set_num_threads(1)  # thousands of small tensors: threads only wait for each other
+    progress = Console(stderr=True)
+    checked = track(cells(), "checking", count(), console=progress, transient=True)
+    results = list(checked if progress.is_terminal else cells())
+    if options.json:
+        print(json.dumps([cell._asdict() for cell in results], indent=1))
+    else:
+        console = Console()
+        console.print(summary(results))
+        console.print(scope(results), highlight=False)
+    return 0 if all(cell.passed for cell in results) else 1
+
+
+def spaces() -> "list[Space]":
+    """All sequences of few actions up to a bound."""
+    from seqcredit.credit.oracle import Space
+
+    return [Space(actions, bound) for actions, bound in SPACES]
+
+
+def rewards(space: "Space") -> "dict[str, Reward]":
+    """One of each kind, in float64."""
+    import torch
+
+    from seqcredit.rewards import Bleu, ChrF, CiderD, Custom, EditDistance, Hamming, RougeL
+    from seqcredit.types import pad_references
+
+    exact = torch.float64
+    training = pad_references([[[1, 2, 3], [2, 2]], [[3, 1]], [[1, 1, 2, 3]]])
+    letters = [chr(ord("a") + i % 3) * (1 + i % 2) + "e" for i in range(space.actions)]
+    return {
+        "BLEU x length": Bleu(scaled=True, dtype=exact),
+        "edit distance": EditDistance(dtype=exact),
+        "Hamming": Hamming(dtype=exact),
+        "ROUGE-L": RougeL(dtype=exact),
+        "chrF": ChrF(words=letters, dtype=exact),
+        "CIDEr-D": CiderD.from_references(training, dtype=exact),
+        "a Python function": Custom(distance_of_sums, dtype=exact),
+    }
+
+
+def distance_of_sums(hypothesis: Sequence[int], references: Sequence[Sequence[int]]) -> float:
+    """A pay-off with no structure to speak of, as a user's own function might be."""
+    return -min(abs(sum(hypothesis) - sum(reference)) ** 0.5 for reference in references)
+
+
+def count() -> int:
+    """How many cells there are."""
+    from seqcredit.credit.theorems import CLAIMS
+
+    return len(SPACES) * len(rewards(spaces()[0])) * len(TEMPERATURES) * len(CLAIMS)
+
+
+def cells() -> Iterator[Cell]:
+    """Every check; the generator of a cell depends on nothing else."""
+    from seqcredit.credit.oracle import score
+    from seqcredit.types import pad_references
+
+    references = pad_references([[[1, 2, 3, 2], [3, 1]]])[0]
+    for space in spaces():
+        for name, reward in rewards(space).items():
+            payoffs = score(space, reward, references)
+            for tau in TEMPERATURES:
+                yield from _check(payoffs, name, tau)
+
+
+def _check(payoffs: "Payoffs", reward: str, tau: float) -> Iterator[Cell]:
+    import torch
+
+    from seqcredit.credit.theorems import CLAIMS
+
+    space = payoffs.space
+    for claim in CLAIMS:
+        error = claim.check(payoffs, tau, torch.Generator().manual_seed(0))
+        where = (reward, tau, space.actions, space.bound, len(space))
+        yield Cell(claim.text, claim.paper, *where, error, error < TOLERANCE)  # NaN fails
+
+
+def summary(results: Sequence[Cell]) -> "Table":
+    """A row a claim, with the worst of its cells."""
+    from rich.table import Table
+
+    table = Table("claim", "paper", "cells", "largest error", "result")
+    for claim, paper in dict.fromkeys((cell.claim, cell.paper) for cell in results):
+        mine = [cell for cell in results if cell.claim == claim]
+        failed = [cell for cell in mine if not cell.passed]
+        worst = max(mine, key=lambda cell: (not cell.passed, cell.error))
+        verdict = "pass" if not failed else f"FAIL in {len(failed)}, e.g. {worst.reward} at tau {worst.tau}"
+        table.add_row(claim, paper, str(len(mine)), f"{worst.error:.1e}", verdict)
+    return table
+
+
+def scope(results: Sequence[Cell]) -> str:
+    """What was checked, in one sentence."""
+    spaces = {(cell.actions, cell.bound): cell.sequences for cell in results}
+    listed = ", ".join(f"{count:,} ({v} actions, length <= {t})" for (v, t), count in spaces.items())
+    names = ", ".join(dict.fromkeys(cell.reward for cell in results))
+    taus = ", ".join(f"{tau:g}" for tau in dict.fromkeys(cell.tau for cell in results))
+    checked = f"All sequences of {len(spaces)} spaces: {listed}. Rewards: {names}. tau: {taus}."
+    return f"{checked} Limit: {TOLERANCE:g} in float64."
