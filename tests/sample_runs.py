@@ -1,7 +1,6 @@
 """A corpus, a recipe and two trained runs, made once through the command line; runs to look at; a browser."""
 
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import needs
 from cellar import make_data, train
 from seqcredit import config
 from seqcredit.data.phrases import phrases
@@ -141,11 +141,10 @@ def subjects(shown: Shown, judges: list[Judge]) -> list[Subject]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Chromium without a window. Where it is missing these tests fail: the page is made for browsers."""
+    """Chromium without a window."""
     from playwright.sync_api import sync_playwright
 
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert chromium, "These tests drive Chromium: install it."
+    chromium = needs.chromium()
     with sync_playwright() as started:
         opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield opened

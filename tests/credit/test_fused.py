@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import needs
 from seqcredit.credit import fused, losses, tables, values
 from seqcredit.credit.tables import Table, look_ahead, pack
 from seqcredit.types import token_mask
@@ -580,23 +581,20 @@ def test_bfloat16_is_summed_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_near(weight.float(), expected.unsqueeze(-1).expand(V, D), 5e-3)
 
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-
-
-@needs_gpu
+@needs.gpu
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, DOUBLE), (torch.float32, SINGLE)], ids=str)
 def test_on_a_gpu(name: str, dtype: torch.dtype, tolerance: float) -> None:
     assert_as_specified(name, inputs(dtype, "cuda"), tolerance)
 
 
-@needs_gpu
+@needs.gpu
 @pytest.mark.parametrize("name", PAIRS)
 def test_bfloat16_by_autocast_on_a_gpu(name: str) -> None:
     assert_in_half(name, "cuda")
 
 
-@needs_gpu
+@needs.gpu
 def test_values_on_a_gpu() -> None:
     x, here = inputs(device="cuda"), inputs()
     tables, expected = (x.actor.packed(), x.target.packed()), (here.actor.packed(), here.target.packed())

@@ -1,0 +1,7 @@
+"""x"""
+
+SPECIAL = []
+
+
+def equivalent(file: str, line: str, change: str) -> bool:
+    return False
