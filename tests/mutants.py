@@ -66,7 +66,12 @@ class Mutant(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column} {self.operator}: {self.before} -> {self.after}"
+        return f"{self.file}:{self.line}:{self.column} {self.change}"
+
+    @property
+    def change(self) -> str:
+        """Which operator, what it found, what it made."""
+        return f"{self.operator}: {self.before} -> {self.after}"
 
 
 class Verdict(NamedTuple):
@@ -106,9 +111,7 @@ def mutants(words: Sequence[str] = ()) -> list[Mutant]:
         if not words or any(word in file for word in words):
             lines = (SOURCE / file).read_text().splitlines()
             made = [Mutant(file, *one) for one in mutations("\n".join(lines) + "\n")]
-            found += [
-                m for m in made if not equivalent(file, lines[m.line - 1], f"{m.operator}: {m.before} -> {m.after}")
-            ]
+            found += [one for one in made if not equivalent(file, lines[one.line - 1], one.change)]
     special = [Mutant(one.file, *one.applied((SOURCE / one.file).read_text())) for one in SPECIAL]
     return found + [m for m in special if not words or any(word in m.file for word in words)]
 
@@ -249,9 +252,7 @@ def main(words: Sequence[str]) -> int:
     bad = [(m, v) for m, v in zip(wanted, found, strict=True) if v.word not in ("caught", "endless")]
     for mutant, verdict in bad:
         line = (SOURCE / mutant.file).read_text().splitlines()[mutant.line - 1].strip()
-        print(
-            f"\n{verdict.word} {mutant.file}:{mutant.line}: {line}\n    {mutant.operator}: {mutant.before} -> {mutant.after}"
-        )
+        print(f"\n{verdict.word} {mutant.file}:{mutant.line}: {line}\n    {mutant.change}")
     print(f"{len(wanted) - len(bad)} of {len(wanted)} mutants caught")
     return 0 if wanted and not bad and healthy(wanted, found) else 1
 

@@ -31,8 +31,8 @@ FACTORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.FloorDiv: ast.Mult,
     ast.Pow: ast.Mult,
 }
-PAIRS = ("min max", "amin amax", "argmin argmax", "minimum maximum", "cummin cummax", "any all", "zeros ones")
-PAIRS += ("zeros_like ones_like", "new_zeros new_ones")
+PAIRS = [f"{kind}min {kind}max" for kind in ("", "a", "arg", "cum")]
+PAIRS += ["minimum maximum", "any all", "zeros ones", "zeros_like ones_like", "new_zeros new_ones"]
 SWAPS = {a: b for pair in PAIRS for a, b in (pair.split(), pair.split()[::-1])}
 METHODS = {"sum": "mean", "mean": "sum"}
 NUMBERS = re.compile(r"'?(Float|Int|Tensor|float|int)\b")
@@ -89,8 +89,8 @@ def constant(path: Path) -> Iterator[ast.AST]:
     """a + 1 -> a + 0; 2 * a -> 3 * a."""
     node, parent = path[-1], path[-2]
     value = node.value if isinstance(parent, ast.BinOp) and isinstance(node, ast.Constant) else None
-    if type(value) is int or (type(value) is float and value in (0.0, 1.0)):
-        yield ast.Constant({0: 1, 1: 0}.get(value, value + 1))
+    if type(value) is int or (isinstance(value, float) and value in (0.0, 1.0)):
+        yield ast.Constant(1 - value if value in (0, 1) else value + 1)
 
 
 def opposite(path: Path) -> Iterator[ast.AST]:
@@ -164,14 +164,32 @@ def connective(path: Path) -> Iterator[ast.AST]:
 
 
 def dropped(path: Path) -> Iterator[ast.AST]:
-    """a.append(b) -> pass; a += b -> pass."""
+    """a.append(b) -> pass; a += b -> pass; a[0] = b -> pass."""
     node = path[-1]
-    if isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
+    called = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    filled = isinstance(node, ast.Assign) and all(isinstance(target, ast.Subscript) for target in node.targets)
+    if called or filled or isinstance(node, ast.AugAssign):
         yield ast.Pass()
+
+
+def forgotten(path: Path) -> Iterator[ast.AST]:
+    """f(q, tau, forced) -> f(q, tau); pad(a, (1, 0)) -> pad(a, (0, 1))."""
+    node = path[-1]
+    if not isinstance(node, ast.Call):
+        return
+    if node.args and ast.unparse(node.args[-1]).startswith("forced"):
+        yield _with(node, args=node.args[:-1])
+    for place, word in enumerate(node.keywords):
+        if word.arg == "forced":
+            yield _with(node, keywords=[*node.keywords[:place], *node.keywords[place + 1 :]])
+    if ast.unparse(node.func).endswith("pad") and len(node.args) > 1 and isinstance(node.args[1], ast.Tuple):
+        turned = ast.Tuple(node.args[1].elts[::-1])
+        yield _with(node, args=[node.args[0], turned, *node.args[2:]])
 
 
 OPERATORS: tuple[Operator, ...] = (
     comparison, sign, negated_return, factor, constant, opposite, mask, index, gradient, condition, connective, dropped,
+    forgotten,
 )  # fmt: skip
 
 

@@ -4,8 +4,9 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
 
@@ -21,6 +22,9 @@ from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.training.build import build_actor, build_critic
 from seqcredit.training.runs import Run
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
 RECIPE = """
 name = "tiny"
 beam = 2
@@ -35,6 +39,7 @@ learning_rate = 0.02
 epochs = 2
 """
 Done = subprocess.CompletedProcess[str]
+Scheme = Literal["light", "dark"]
 
 
 @pytest.fixture(scope="session")
@@ -114,11 +119,11 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     prepare({name: phrases(name, size) for name, size in sizes.items()}, place / "data", PrepareOptions(tokenized=True))
     prepared = Prepared.open(place / "data")
     small, judge = config.Model(8, 8), config.Model(8, 8, attention="mlp", dropout=0.0)
-    sizes_of = {"actor": small, "critic": judge, "beam": 2, "longest_output": 12}
-    mle = config.Recipe("MLE", (config.Mle("mle", 0.1),), seed=1, **sizes_of)
-    erac = config.Recipe("ERAC", (config.ActorCritic("actor_critic", 0.1, tau=0.3),), seed=2, **sizes_of)
+    made = partial(config.Recipe, actor=small, critic=judge, beam=2, longest_output=12)
+    mle = made("MLE", (config.Mle("mle", 0.1),), seed=1)
+    erac = made("ERAC", (config.ActorCritic("actor_critic", 0.1, tau=0.3),), seed=2)
     edit = config.Payoff(metric="edit")
-    vaml = config.Recipe("VAML", (config.SoftQ("soft_q", 0.1, tau=0.2, bound=20),), seed=3, payoff=edit, **sizes_of)
+    vaml = made("VAML", (config.SoftQ("soft_q", 0.1, tau=0.2, bound=20),), seed=3, payoff=edit)
     both = ("actor", "critic")
     return Shown(
         prepared,
@@ -140,7 +145,7 @@ def subjects(shown: Shown, judges: list[Judge]) -> list[Subject]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser() -> "Iterator[Browser]":
     """Chromium without a window."""
     from playwright.sync_api import sync_playwright
 
@@ -154,17 +159,18 @@ def browser() -> Iterator[Any]:
 class Tab(NamedTuple):
     """A page of the browser, and what its console has said."""
 
-    page: Any
+    page: "Page"
     complaints: list[str]
 
 
 @pytest.fixture
-def tab(browser: Any) -> Iterator[Callable[..., Tab]]:
+def tab(browser: "Browser") -> Iterator[Callable[..., Tab]]:
     """Opens an address; at the end nothing may have been said on the console, and nothing may have crashed."""
     opened: list[Tab] = []
 
-    def show(address: str, width: int = 1280, **options: Any) -> Tab:
-        page, complaints = browser.new_page(viewport={"width": width, "height": 900}, **options), []
+    def show(address: str, width: int = 1280, color_scheme: Scheme = "light") -> Tab:
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=color_scheme)
+        complaints: list[str] = []
         page.set_default_timeout(60_000)
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
