@@ -7,23 +7,15 @@ a line of the source by its text, so a file may be rewritten without a word here
 import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import accumulate
 from typing import NamedTuple
 
 Path = Sequence[ast.AST]  # the module first, then what is ever further inside, the node itself last
 Operator = Callable[[Path], Iterator[ast.AST]]
 
-FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.GtE,
-    ast.GtE: ast.Lt,
-    ast.Gt: ast.LtE,
-    ast.LtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
+OPPOSITES = ((ast.Lt, ast.GtE), (ast.LtE, ast.Gt), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn))
+FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {**dict(OPPOSITES), **{b: a for a, b in OPPOSITES}}
 SIGNS: dict[type[ast.operator], type[ast.operator]] = {ast.Add: ast.Sub, ast.Sub: ast.Add}
 FACTORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Mult: ast.Div,
@@ -293,7 +285,8 @@ def _paths(path: list[ast.AST]) -> Iterator[Path]:
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and name not in ("annotation", "returns") and not _is_said(child):
                 yield [*path, child]
-                yield from _paths([*path, child])
+                if not (isinstance(child, ast.Call) and ast.unparse(child.func) == "warnings.warn"):
+                    yield from _paths([*path, child])
 
 
 def _is_said(node: ast.AST) -> bool:
@@ -343,4 +336,10 @@ def _exchanged(tree: ast.AST, old: ast.AST, new: ast.AST) -> ast.AST:
 
 def _offset(text: str, line: int | None, column: int | None) -> int:
     """Where a place is in the bytes of the text."""
-    return sum(len(one.encode()) for one in text.splitlines(keepends=True)[: (line or 1) - 1]) + (column or 0)
+    return _lines(text)[(line or 1) - 1] + (column or 0)
+
+
+@cache
+def _lines(text: str) -> list[int]:
+    """Where each line begins in the bytes of the text."""
+    return [0, *accumulate(len(line.encode()) for line in text.splitlines(keepends=True))]

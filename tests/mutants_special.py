@@ -117,6 +117,30 @@ class Equivalent(NamedTuple):
 
 
 EQUIVALENT: tuple[Equivalent, ...] = (
+    Equivalent(
+        "credit/fused.py", r"scratch\[0\] -> scratch\[1\]", ", _ = _boltzmann", "the scores are not needed again"
+    ),
+    Equivalent("credit/tables.py", r"", "CELLS", "how much at a time: only speed"),
+    Equivalent("credit/tables.py", r"", "size = COLUMNS", "how much at a time: only speed"),
+    Equivalent("credit/tables.py", r"-self\.bias\.new_zeros", "", "minus 0"),
+    Equivalent("credit/tables.py", r"gradient", "", "what is detached is also under no_grad: either suffices"),
+    Equivalent("credit/tables.py", r"\.min / 5", "", "small is small enough"),
+    Equivalent("credit/tables.py", r"real & \(place .* -> place", "", "no fork is beyond the words"),
+    Equivalent("credit/fused.py", r"part\.detach\(\) -> part", "requires_grad_", "gradients are formed by hand there"),
+    Equivalent("credit/oracle/edit.py", r"len\(states\) [-+]", "clamp", "the first row has the largest code of all"),
+    Equivalent("credit/oracle/edit.py", r"-self\.reward\[state, :1\]", "", "eos gains 0"),
+    Equivalent("credit/oracle/edit.py", r"", "torch.where(group == 0,", "after eos nobody asks for a state"),
+    Equivalent("credit/oracle/edit.py", r"bound [-+]", "for _ in range(bound - 1)", "rows at the bound are worth 0"),
+    Equivalent("credit/oracle/edit.py", r"", "value[-1] = reward[:, 0]", "0, as it is already"),
+    Equivalent(
+        "credit/oracle/edit.py", r"mask|-math\.inf -> math\.inf", "value[t] = q.masked_fill", "junk is never the best"
+    ),
+    Equivalent("credit/oracle/.*", r"opposite: torch\.zeros", "value = torch.zeros", "each place is filled"),
+    Equivalent("credit/oracle/hamming.py", r"range\(self\.bound - 1\)", "", "the last token is eos anyway"),
+    Equivalent("credit/oracle/.*", r"-> tokens\[:, t\] != EOS|-> token != EOS", "going =", "what has ended stays eos"),
+    Equivalent("credit/oracle/rollouts.py", r"bound - 1\)", "for t in", "what is cut off has ended"),
+    Equivalent("credit/oracle/rollouts.py", r"masked_fill\(~going, EOS\) ->", "", "after eos nothing counts"),
+    Equivalent("credit/proposals.py", r"< 0\.5 ->", "", "half and half, either way"),
     Equivalent("rewards/bleu.py", r"constant: 2 \* size", "far =", "far away is far enough"),
     Equivalent(
         "rewards/prefixes.py", r"\[\.\.\., :1\] ->", "ABSENT", "an absent reference is absent in all its places"

@@ -212,11 +212,11 @@ def assert_as_specified(name: str, x: Inputs, tolerance: float = DOUBLE) -> None
 
 @pytest.fixture(params=["one chunk", "several chunks"], autouse=True)
 def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of three rows and of five words at the most, neither of which divides the whole; or all in one."""
+    """Chunks of three rows and of seven words at the most, so that one word is left over; or all in one."""
     if request.param == "several chunks":
         monkeypatch.setattr(tables, "CELLS", 3 * V)
         monkeypatch.setattr(tables, "ROWS", 1)
-        monkeypatch.setattr(tables, "COLUMNS", 5)
+        monkeypatch.setattr(tables, "COLUMNS", 7)
 
 
 # Value and gradient, against the specification.
@@ -312,6 +312,16 @@ def test_likelihood_of_each_token(kappa: float | Tensor) -> None:
     )
     assert_near(nll, expected, DOUBLE)
     assert not nll.requires_grad
+
+
+def test_residuals_have_their_sign() -> None:
+    """Q of the token less what it is worth."""
+    x = inputs()
+    numbers = x.take(x.rewards), PACKING.following, x.tau, x.packed_forced
+    found = fused.soft_residuals(x.critic.packed(), x.packed_tokens, *numbers)
+    soft = values.soft_value(x.critic.full(), x.tau, x.forced)
+    targets = values.one_step_targets(x.rewards, soft, x.tokens)
+    assert_near(found, x.take(values.chosen(x.critic.full(), x.tokens) - targets), DOUBLE)
 
 
 def test_residual_and_q_of_each_token() -> None:
