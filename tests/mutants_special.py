@@ -141,6 +141,11 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("credit/oracle/rollouts.py", r"bound - 1\)", "for t in", "what is cut off has ended"),
     Equivalent("credit/oracle/rollouts.py", r"masked_fill\(~going, EOS\) ->", "", "after eos nothing counts"),
     Equivalent("credit/proposals.py", r"< 0\.5 ->", "", "half and half, either way"),
+    Equivalent("credit/theorems.py", r"torch\.zeros", "logp =", "what is not filled is not asked for"),
+    Equivalent("credit/theorems.py", r"constant: delta", "<", "a threshold"),
+    Equivalent("credit/theorems.py", r"", "for _ in range(", "more rounds than are needed"),
+    Equivalent("credit/theorems.py", r"logp\.detach\(\) -> logp", "", "the actor's loss takes Q for a constant"),
+    Equivalent("credit/theorems.py", r"unfinished\[0\]", "", "a constant has no gradient"),
     Equivalent("rewards/bleu.py", r"constant: 2 \* size", "far =", "far away is far enough"),
     Equivalent(
         "rewards/prefixes.py", r"\[\.\.\., :1\] ->", "ABSENT", "an absent reference is absent in all its places"
