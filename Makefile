@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 
 # Made anew each time, so the demo always shows what the code does now.
-.PHONY: demo test check docs pictures results format mutants clean
+.PHONY: demo test lint check docs pictures results format mutants clean
 
 demo: $(STAMP)
 	rm -rf runs/demo
@@ -13,10 +13,12 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/pytest -n 2
 
-check: $(STAMP)
+lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+check: lint
 	$(BIN)/pytest -n 2 -m "not slow"
 
 format: $(STAMP)
@@ -32,7 +34,7 @@ pictures: $(STAMP) # after `make demo`
 results: $(STAMP)
 	$(BIN)/seqcredit report
 
-mutants: $(STAMP)
+mutants: $(STAMP) # all of them, which takes hours; `python tests/mutants.py losses` takes those of some files
 	$(BIN)/python tests/mutants.py
 
 $(STAMP): pyproject.toml constraints.txt
@@ -42,4 +44,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv build src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,7 +12,7 @@ Words = Sequence[int]
 class PythonReward:
     """A reward that scores each prefix of each sentence with a plain function."""
 
-    def __init__(self, score: Callable[[Words, list[Words]], float]) -> None:
+    def __init__(self, score: Callable[[Words, Sequence[Words]], float]) -> None:
         self.score = score
 
     def prefix_scores(self, tokens: Tensor, references: Tensor) -> Tensor:
@@ -39,11 +39,11 @@ def edit_distance(a: Words, b: Words) -> int:
     return row[-1]
 
 
-def negative_edit_distance(hypothesis: Words, references: list[Words]) -> float:
+def negative_edit_distance(hypothesis: Words, references: Sequence[Words]) -> float:
     return -float(min(edit_distance(hypothesis, reference) for reference in references))
 
 
-def negative_hamming(hypothesis: Words, references: list[Words]) -> float:
+def negative_hamming(hypothesis: Words, references: Sequence[Words]) -> float:
     (reference,) = references
     wrong = sum(x != y for x, y in zip(hypothesis, reference, strict=False))
     return -float(wrong + abs(len(hypothesis) - len(reference)))

@@ -5,15 +5,14 @@ import gzip
 import json
 import random
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sacrebleu
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, Result
 
 from seqcredit.cli import main
 from seqcredit.data.phrases import phrases
@@ -55,17 +54,25 @@ batch_size = 10
 epochs = 2
 tau = 0.05
 """
+Texts = Sequence[Sequence[Sequence[str]]]  # references by sentence
 ROOT = Path(__file__).parents[1]
 ERAC, MLE = (RECIPES / "tatoeba" / f"{name}.toml" for name in ("erac", "mle"))
 
 
-def by_sacrebleu(baseline: Sequence[Sequence[str]], system: Sequence[Sequence[str]], wanted: Any) -> tuple[float, str]:
+def by_sacrebleu(
+    baseline: Sequence[Sequence[str]], system: Sequence[Sequence[str]], wanted: Texts
+) -> tuple[float, str]:
     """p and signature of sacreBLEU's own paired bootstrap, of references by sentence."""
-    lines = [(name, [" ".join(words) for words in said]) for name, said in (("one", baseline), ("other", system))]
+    lines: list[tuple[str, Sequence[str]]] = [
+        (name, [" ".join(words) for words in said]) for name, said in (("one", baseline), ("other", system))
+    ]
     streams = list(zip_longest(*([" ".join(words) for words in group] for group in wanted)))
     metric = BLEU(tokenize="none", force=True, references=streams)
     signatures, scores = PairedTest(lines, {"BLEU": metric}, None, test_type="bs", n_samples=1000)()
-    return scores["BLEU"][1].p_value, str(signatures["BLEU"])
+    found = scores["BLEU"][1]
+    assert isinstance(found, Result)
+    assert found.p_value is not None
+    return found.p_value, str(signatures["BLEU"])
 
 
 def make_data(folder: Path, test: int = 40) -> Prepared:
@@ -107,10 +114,10 @@ def write_cell(
     seed: int,
     overrides: Sequence[str] = (),
     toml: Path = ERAC,
-    **figures: Any,
+    **figures: object,
 ) -> float:
     """A cell, its hypotheses and their counts; its BLEU."""
-    settings: Mapping[str, Any] = tomllib.loads(resolved(load(toml, overrides)))
+    settings = tomllib.loads(resolved(load(toml, overrides)))
     score = bleu(hypotheses, references(prepared))
     cell = {
         "recipe": recipe,

@@ -1,6 +1,7 @@
 """Every test runs with the axes of all public signatures checked, and on one thread."""
 
 import os
+from collections.abc import Generator
 
 from jaxtyping import install_import_hook
 
@@ -11,9 +12,21 @@ if "SEQCREDIT_UNCHECKED" not in os.environ:
 # Some virtual machines announce AMX and stop whoever uses it; oneDNN believes them.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
+import pytest
 import torch
+
+import needs
 
 torch.set_num_threads(1)
 torch.set_warn_always(True)  # a warning that comes once would fail whichever test happens to be first
 
 pytest_plugins = ["sample_runs"]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
+    """The last sentence says how many tests could not run here, and why."""
+    yield
+    skipped = [report.longrepr[-1] for report in terminalreporter.stats.get("skipped", [])]
+    if skipped:
+        terminalreporter.write_line(needs.told(skipped))

@@ -2,6 +2,7 @@
 
     python tests/golden.py write FILE [NAME ...]   train them and write the losses and checksums down
     python tests/golden.py check FILE [NAME ...]   train them again and compare, bit by bit
+    python tests/golden.py keep FILE               write the part that is committed, tests/golden.json
 
 Everything goes through the command line, so that the code below it may change as it likes. Checksums hold on one kind
 of processor; losses, which `test_golden.py` looks at, hold on all of them but for their last digits.
@@ -15,8 +16,10 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
+RECIPES = Path(os.environ.get("GOLDEN_RECIPES", Path(__file__).parents[1] / "src/seqcredit/experiments/recipes"))
+COMMITTED = Path(__file__).parent / "golden.json"
 UPDATES = 20
 QUICK = (
     "phase.*.epochs=1",
@@ -29,6 +32,20 @@ QUICK = (
 )
 SMALL = ("actor.embedding=24", "actor.hidden=32", "critic.embedding=24", "critic.hidden=32")
 CHOICES = ("phase.soft_q.proposal=mixed", "phase.soft_q.steps=4", "phase.soft_q.look_ahead=target")
+
+
+PART = ("mle", "raml", "vaml", "erac", "captions-erac", "erac-processes")  # committed, and a test's business
+EVERY = 5
+
+Lines = list[dict[str, float]]  # of the log
+
+
+class Measured(TypedDict):
+    """What is written down of a case: losses and checksums of each phase, and the test BLEU."""
+
+    losses: dict[str, Lines]
+    weights: dict[str, str]
+    bleu: float
 
 
 class Case(NamedTuple):
@@ -81,7 +98,7 @@ def make_data(folder: Path) -> dict[str, Path]:
     return {"text": folder / "text", "pictures": folder / "pictures"}
 
 
-def measure(name: str, case: Case, data: Mapping[str, Path], folder: Path, recipes: Path) -> dict[str, Any]:
+def measure(name: str, case: Case, data: Mapping[str, Path], folder: Path, recipes: Path) -> Measured:
     """Losses of every update, a checksum of every phase's networks, and the test BLEU."""
     out = folder / name
     pictures = case.recipe.startswith(("demo-captioning", "flickr8k"))
@@ -104,9 +121,9 @@ def _quiet() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "SEQCREDIT_UNCHECKED": "1"}
 
 
-def _losses(log: Path) -> dict[str, list[dict[str, float]]]:
+def _losses(log: Path) -> dict[str, Lines]:
     """Of every phase, what each line of the log says but for its time."""
-    found: dict[str, list[dict[str, float]]] = {}
+    found: dict[str, Lines] = {}
     for line in log.read_text().splitlines():
         entry = json.loads(line)
         if entry["event"] in ("train", "validation"):
@@ -131,28 +148,41 @@ def _bleu(run: Path) -> float:
     return float(json.loads((run / "result.json").read_text())["bleu"])
 
 
+def thinned(lines: Lines) -> dict[str, dict[str, float]]:
+    """The first two lines of a phase and every fifth, by their numbers."""
+    return {str(number): line for number, line in enumerate(lines) if number == 1 or number % EVERY == 0}
+
+
+def keep(known: Mapping[str, Measured]) -> None:
+    """Write the part that is committed, a line of text for each line of a log."""
+    part = {name: {phase: thinned(lines) for phase, lines in known[name]["losses"].items()} for name in PART}
+    text = json.dumps(part, separators=(",", ":")).replace("},", "},\n")
+    COMMITTED.write_text(text + "\n")
+
+
 def main(words: Sequence[str]) -> int:
     action, file, *names = words
-    recipes = Path(os.environ.get("GOLDEN_RECIPES", Path(__file__).parents[1] / "src/seqcredit/experiments/recipes"))
-    known = json.loads(Path(file).read_text()) if action == "check" else {}
-    found, wrong = {}, 0
+    known: dict[str, Measured] = {} if action == "write" else json.loads(Path(file).read_text())
+    if action == "keep":
+        keep(known)
+        return 0
+    found: dict[str, Measured] = {}
+    wrong = 0
     with tempfile.TemporaryDirectory() as temporary:
         data = make_data(Path(temporary))
         for name in names or CASES:
-            found[name] = measure(name, CASES[name], data, Path(temporary), recipes)
+            found[name] = measure(name, CASES[name], data, Path(temporary), RECIPES)
             same = action == "write" or found[name] == known[name]
             wrong += not same
             print(f"{name}: {'written' if action == 'write' else 'the same' if same else 'DIFFERENT'}", flush=True)
             if not same:
-                for part in found[name]:
-                    if found[name][part] != known[name][part]:
-                        print(f"  {part}: {_first_difference(known[name][part], found[name][part])}")
+                print(f"  {_first_difference(known[name], found[name])}")
     if action == "write":
         Path(file).write_text(json.dumps(found, indent=1) + "\n")
     return min(wrong, 1)
 
 
-def _first_difference(old: Any, new: Any, path: str = "") -> str:
+def _first_difference(old: object, new: object, path: str = "") -> str:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in (*old, *new):
             if old.get(key) != new.get(key):

@@ -1,15 +1,16 @@
 """A corpus, a recipe and two trained runs, made once through the command line; runs to look at; a browser."""
 
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
 
+import needs
 from cellar import make_data, train
 from seqcredit.algorithms import ActorCritic, Mle, SoftQ
 from seqcredit.data.phrases import phrases
@@ -23,6 +24,9 @@ from seqcredit.inspect.numbers import Judge, Subject
 from seqcredit.models.build import LSTM
 from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.rewards.payoff import Payoff
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 RECIPE = """
 name = "tiny"
@@ -38,6 +42,7 @@ learning_rate = 0.02
 epochs = 2
 """
 Done = subprocess.CompletedProcess[str]
+Scheme = Literal["light", "dark"]
 
 
 @pytest.fixture(scope="session")
@@ -131,11 +136,11 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     prepare({name: phrases(name, size) for name, size in sizes.items()}, place / "data", PrepareOptions(tokenized=True))
     prepared = Prepared.open(place / "data")
     small, judge = LSTM(8, 8), LSTM(8, 8, attention="mlp", dropout=0.0)
-    sizes_of = {"actor": small, "critic": judge, "beam": 2, "longest_output": 12}
-    mle = Recipe("MLE", (Mle("mle", 0.1),), seed=1, **sizes_of)
-    erac = Recipe("ERAC", (ActorCritic("actor_critic", 0.1, tau=0.3),), seed=2, **sizes_of)
+    made = partial(Recipe, actor=small, critic=judge, beam=2, longest_output=12)
+    mle = made("MLE", (Mle("mle", 0.1),), seed=1)
+    erac = made("ERAC", (ActorCritic("actor_critic", 0.1, tau=0.3),), seed=2)
     edit = Payoff(metric="edit")
-    vaml = Recipe("VAML", (SoftQ("soft_q", 0.1, tau=0.2, bound=20),), seed=3, payoff=edit, **sizes_of)
+    vaml = made("VAML", (SoftQ("soft_q", 0.1, tau=0.2, bound=20),), seed=3, payoff=edit)
     both = ("actor", "critic")
     return Shown(
         prepared,
@@ -157,12 +162,11 @@ def subjects(shown: Shown, judges: list[Judge]) -> list[Subject]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Chromium without a window. Where it is missing these tests fail: the page is made for browsers."""
+def browser() -> "Iterator[Browser]":
+    """Chromium without a window."""
     from playwright.sync_api import sync_playwright
 
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert chromium, "These tests drive Chromium: install it."
+    chromium = needs.chromium()
     with sync_playwright() as started:
         opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield opened
@@ -172,17 +176,18 @@ def browser() -> Iterator[Any]:
 class Tab(NamedTuple):
     """A page of the browser, and what its console has said."""
 
-    page: Any
+    page: "Page"
     complaints: list[str]
 
 
 @pytest.fixture
-def tab(browser: Any) -> Iterator[Callable[..., Tab]]:
+def tab(browser: "Browser") -> Iterator[Callable[..., Tab]]:
     """Opens an address; at the end nothing may have been said on the console, and nothing may have crashed."""
     opened: list[Tab] = []
 
-    def show(address: str, width: int = 1280, **options: Any) -> Tab:
-        page, complaints = browser.new_page(viewport={"width": width, "height": 900}, **options), []
+    def show(address: str, width: int = 1280, color_scheme: Scheme = "light") -> Tab:
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=color_scheme)
+        complaints: list[str] = []
         page.set_default_timeout(60_000)
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))

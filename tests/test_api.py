@@ -197,7 +197,7 @@ def test_rows_that_are_none(row: object, said: str) -> None:
 
 
 def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="ERAC: tau is -1.0, but it must be 0 or more"):
+    with pytest.raises(UserError, match=r"ERAC: tau is -1\.0, but it must be 0 or more"):
         sc.ERAC(tau=-1.0)
     with pytest.raises(UserError, match="Payoff: metric is 'blue', but it must be one of bleu"):
         sc.train(SMALL, pairs(), reward="blue", say=None)
@@ -212,7 +212,7 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
     def broken(text: str, references: list[str]) -> float:
         return 1 / 0
 
-    with pytest.raises(UserError, match="reward: the function failed. ZeroDivisionError: division by zero"):
+    with pytest.raises(UserError, match=r"reward: the function failed\. ZeroDivisionError: division by zero"):
         sc.train(SMALL, pairs(40), reward=broken, algorithm=sc.AC(mle_epochs=1, epochs=1), say=None)
 
 

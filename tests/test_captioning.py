@@ -1,7 +1,6 @@
 """Captioning through the command line, from lines about photographs to captions of files on disk."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import needs
 from seqcredit.data.images import open_features
 
-ROOT = Path(__file__).parents[1]
-DATA = Path(os.environ.get("SEQCREDIT_DATA") or ROOT.parent / "shared" / "data") / "flickr8k"
+DATA = needs.DATA / "flickr8k"
 RECIPE = """
 name = "tiny"
 beam = 2
@@ -62,8 +61,7 @@ def run() -> Callable[..., Done]:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, run: Callable[..., Done]) -> Path:
     """A small part of Flickr8k; its test split is of photographs that are here."""
-    if not DATA.exists():
-        pytest.skip("Flickr8k is not here; SEQCREDIT_DATA may name the folder of the real data.")
+    needs.real_data("flickr8k")
     place = tmp_path_factory.mktemp("captions")
     photographs = {path.name for path in (DATA / "images").iterdir()}
     for split, count in (("train", 200), ("valid", 50), ("test", 60)):
@@ -149,7 +147,5 @@ def test_what_cannot_be_done_is_said(place: Path, run: Callable[..., Done], word
 
 
 def test_features_of_all_pictures_are_there() -> None:
-    if not DATA.exists():
-        pytest.skip("Flickr8k is not here; SEQCREDIT_DATA may name the folder of the real data.")
-    seen = open_features(DATA / "features.npy")
+    seen = open_features(needs.real_data("flickr8k") / "features.npy")
     assert seen.array.shape == (8_091, 1_280)

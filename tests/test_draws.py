@@ -55,6 +55,17 @@ def test_a_share_of_the_batch_gets_its_own_rows() -> None:
     assert torch.equal(Noise(generator(5), 7, 2, 4).repeated(2).uniform(3), twice[4:12])
 
 
+def test_numbers_are_between_0_and_1() -> None:
+    numbers = Noise(generator(3), 5).uniform(200)
+    assert (numbers >= 0).all()
+    assert (numbers < 1).all()
+    assert 0.4 < numbers.mean() < 0.6
+
+
+def test_one_row_may_have_many_columns() -> None:
+    assert draw(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.tensor([0.9])).tolist() == [3]
+
+
 def test_same_seed_same_numbers() -> None:
     assert torch.equal(Noise(generator(7), 4).uniform(9), Noise(generator(7), 4).uniform(9))
     assert not torch.equal(Noise(generator(7), 4).uniform(9), Noise(generator(8), 4).uniform(9))

@@ -1,6 +1,5 @@
 """Every recipe loads, and those of the paper's experiments say what its appendix says."""
 
-import os
 import re
 import shlex
 import tomllib
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import needs
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, objective_of
 from seqcredit.algorithms.proposing import Proposing
 from seqcredit.cli import parser
@@ -19,7 +19,6 @@ from seqcredit.models.lstm import Seq2Seq
 from seqcredit.rewards.payoff import Payoff
 
 ROOT = Path(__file__).parents[1]
-PAPER = Path(os.environ.get("SEQCREDIT_PAPER") or ROOT.parent / "shared" / "paper" / "paper.tex")
 FILES = sorted(RECIPES.rglob("*.toml"))
 
 # The appendix's two tables of hyper-parameters, machine translation, as they stand there. "" is "not applicable".
@@ -493,9 +492,7 @@ LABELS = {
 
 @pytest.fixture
 def tex() -> str:
-    if not PAPER.exists():
-        pytest.skip("The paper's source is not here; SEQCREDIT_PAPER may name its .tex file.")
-    return PAPER.read_text(encoding="utf-8")
+    return needs.paper().read_text(encoding="utf-8")
 
 
 def rows(tex: str, label: str) -> list[list[str]]:

@@ -2,16 +2,15 @@
 
 import contextlib
 import json
-import os
 from pathlib import Path
 
 import pytest
 
+import needs
 from cellar import make_data
 from seqcredit.cli import main
 
 ROOT = Path(__file__).parents[1]
-DATA = Path(os.environ.get("SEQCREDIT_DATA") or ROOT.parent / "shared" / "data")
 QUICK = ("batch_size=10", "optimizer=adam", "learning_rate=0.02")
 SMALL = tuple(f"{network}.{width}=16" for network in ("actor", "critic") for width in ("hidden", "embedding"))
 CHANGES = (*(f"phase.*.{key}" for key in QUICK), *SMALL, "beam=1", "validation_beam=1", "longest_output=10")
@@ -35,22 +34,21 @@ def swept(file: str, place: Path, results: str, *cells: str, epochs: int = 8) ->
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not DATA.exists():
-        pytest.skip("The real data are not here; SEQCREDIT_DATA may name their folder.")
+    real = needs.real_data()
     place = tmp_path_factory.mktemp("sweeps")
     for corpus, folder in (("tatoeba", "tatoeba-short"), ("multi30k", "multi30k"), ("multi30k", "multi30k-small")):
         files = []
         for split, count in (("train", 100), ("valid", 20), ("test", 30)):  # all from one, for figures above 0
             for side in ("de", "en"):
-                lines = (DATA / corpus / f"train.{side}").read_text().splitlines()[:count]
+                lines = (real / corpus / f"train.{side}").read_text().splitlines()[:count]
                 (place / f"{split}.{side}").write_text("\n".join(lines) + "\n")
             files += [f"--{split}", place / f"{split}.de", place / f"{split}.en"]
         assert run("prepare", place / "data" / folder, *files, "--tokenized") == 0
     for split, count in (("train", 200), ("valid", 20), ("test", 30)):
-        lines = (DATA / "flickr8k" / f"{split}.tsv").read_text().splitlines()[:count]
+        lines = (real / "flickr8k" / f"{split}.tsv").read_text().splitlines()[:count]
         (place / f"{split}.tsv").write_text("\n".join(lines) + "\n")
     files = [word for split in ("train", "valid", "test") for word in (f"--{split}", place / f"{split}.tsv")]
-    shown = ("--task", "captioning", "--features", DATA / "flickr8k" / "features.npy", "--tokenized")
+    shown = ("--task", "captioning", "--features", real / "flickr8k" / "features.npy", "--tokenized")
     assert run("prepare", place / "data/flickr8k", *files, *shown) == 0
     return place
 

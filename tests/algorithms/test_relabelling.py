@@ -60,7 +60,6 @@ class Relabelling(NamedTuple):
 
 SAME = Relabelling.of(V, 0, 1)
 OTHERS = {
-    "eos is 5": Relabelling.of(V, 5, 1),
     "eos and unk elsewhere": Relabelling.of(V, 5, 3),
     "eos is 1 and unk is 0": Relabelling.of(V, 1, 0),
     "spare ids": Relabelling.of(V + 3, 5, 10, (0, 4, 11)),

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import needs
 from seqcredit.credit import fused, losses, tables, values
 from seqcredit.credit.tables import Packing, Table, look_ahead, pack
 from seqcredit.types import EOS, token_mask
@@ -222,11 +223,11 @@ def assert_as_specified(name: str, x: Inputs, tolerance: float = DOUBLE) -> None
 
 @pytest.fixture(params=["one chunk", "several chunks"], autouse=True)
 def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks of three rows and of five words at the most, neither of which divides the whole; or all in one."""
+    """Chunks of three rows and of seven words at the most, so that one word is left over; or all in one."""
     if request.param == "several chunks":
         monkeypatch.setattr(tables, "CELLS", 3 * V)
         monkeypatch.setattr(tables, "ROWS", 1)
-        monkeypatch.setattr(tables, "COLUMNS", 5)
+        monkeypatch.setattr(tables, "COLUMNS", 7)
 
 
 # Value and gradient, against the specification.
@@ -322,6 +323,16 @@ def test_likelihood_of_each_token(kappa: float | Tensor) -> None:
     )
     assert_near(nll, expected, DOUBLE)
     assert not nll.requires_grad
+
+
+def test_residuals_have_their_sign() -> None:
+    """Q of the token less what it is worth."""
+    x = inputs()
+    numbers = x.take(x.rewards), PACKING.following, x.tau, x.packed_forced
+    found = fused.soft_residuals(x.critic.packed(), x.packed_tokens, *numbers)
+    soft = values.soft_value(x.critic.full(), x.tau, x.forced)
+    targets = values.one_step_targets(x.rewards, soft, x.tokens)
+    assert_near(found, x.take(values.chosen(x.critic.full(), x.tokens) - targets), DOUBLE)
 
 
 def test_residual_and_q_of_each_token() -> None:
@@ -728,23 +739,20 @@ def test_bfloat16_is_summed_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_near(weight.float(), expected.unsqueeze(-1).expand(V, D), 5e-3)
 
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-
-
-@needs_gpu
+@needs.gpu
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, DOUBLE), (torch.float32, SINGLE)], ids=str)
 def test_on_a_gpu(name: str, dtype: torch.dtype, tolerance: float) -> None:
     assert_as_specified(name, inputs(dtype, "cuda"), tolerance)
 
 
-@needs_gpu
+@needs.gpu
 @pytest.mark.parametrize("name", PAIRS)
 def test_bfloat16_by_autocast_on_a_gpu(name: str) -> None:
     assert_in_half(name, "cuda")
 
 
-@needs_gpu
+@needs.gpu
 def test_values_on_a_gpu() -> None:
     x, here = inputs(device="cuda"), inputs()
     tables, expected = (x.packed(x.actor), x.packed(x.target)), (here.packed(here.actor), here.packed(here.target))

@@ -128,6 +128,16 @@ def test_vaml_in_expectation() -> None:
     expect(vaml(LOGP, Q, TOKENS, WEIGHTS, TAU, KAPPA, FORCED), by_hand)
 
 
+def test_vaml_with_an_impossible_word() -> None:
+    """Where the target is 0 a log-probability may be - infinity: 0 log 0 = 0."""
+    q, logp = Q.clone(), LOGP.clone()
+    q[..., 2], logp[..., 2] = -9.0, -torch.inf
+    found = vaml(logp, q, TOKENS.where(TOKENS != 2, 3), WEIGHTS, 0.0, KAPPA)
+    assert found.isfinite().all()
+    logp[..., 2] = -1.0
+    expect(found, vaml(logp, q, TOKENS.where(TOKENS != 2, 3), WEIGHTS, 0.0, KAPPA))
+
+
 def test_vaml_with_coins_drawn() -> None:
     by_hand = each(lambda b, t: float(WEIGHTS[b]) * (to_target(b, t) if COINS[b, t] else nll(b, t)))
     expect(vaml(LOGP, Q, TOKENS, WEIGHTS, TAU, COINS, FORCED), by_hand)

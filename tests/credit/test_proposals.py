@@ -95,6 +95,29 @@ def test_likely_words_are_half_the_references_own_and_half_as_frequent_as_their_
     assert others.max() > 900
 
 
+def test_likely_words_of_two_ranks() -> None:
+    """The second rank has log(3 / 2) / log 3."""
+    references = pad([[4]]).expand(20_000, -1)
+    tokens, _ = LIKELY(references, 2, 4, noise(total=len(references)))
+    drawn = tokens[:, 1, 0]
+    of_rank = drawn[drawn != 4]  # ids 2 and 3; 4 is the reference's own
+    assert float((of_rank == 3).float().mean()) == pytest.approx(math.log(3 / 2) / math.log(3), abs=0.02)
+
+
+class Last(Noise):
+    """Numbers that rounding has carried up to 1."""
+
+    def uniform(self, *shape: int, device: torch.device | str = "cpu") -> Tensor:
+        return torch.ones(self.total, *shape, device=device)
+
+
+@ALL
+def test_a_number_of_one_gives_the_last_word(propose) -> None:
+    tokens, _ = propose(REFERENCES, M, V, Last(torch.Generator(), len(REFERENCES)))
+    assert tokens.max() == (V - 1 if propose is not corrupt_tokens else REFERENCES.max())
+    assert (tokens[:, 1:] == V - 1).any() == (propose is not corrupt_tokens)
+
+
 def test_likely_words_where_there_are_few() -> None:
     """One word to choose from, and sentences without any."""
     tokens, _ = LIKELY(pad([[2, 2], []]), 3, Alphabet(3), noise(total=2))
@@ -106,6 +129,12 @@ def test_the_rate_of_corruption() -> None:
     references = pad([[2] * 20]).expand(2_000, -1)
     tokens, _ = corrupt_tokens(references, 3, Alphabet(5_000), noise(total=2_000), rate=0.3)
     assert float((tokens[:, 1:, :20] != 2).float().mean()) == pytest.approx(0.3, abs=0.01)
+
+
+def test_what_is_not_corrupted_has_no_fork() -> None:
+    tokens, fork = corrupt_tokens(REFERENCES, M, V, noise(), rate=0.0)
+    assert not changed(tokens).any()
+    assert torch.equal(fork, lengths(REFERENCES).unsqueeze(1).expand(-1, M))
 
 
 @ALL

@@ -51,6 +51,18 @@ def test_the_check_notices_a_wrong_q_pi(name: str, monkeypatch) -> None:
     assert getattr(theorems, name)(PAYOFFS, 0.5, generator()) > 1e-4
 
 
+@pytest.mark.parametrize(("of_q", "of_value"), [(1e-3, 0.0), (0.0, 1e-3)])
+def test_policy_evaluation_looks_at_values_and_at_td_errors(of_q: float, of_value: float, monkeypatch) -> None:
+    def wrong(payoffs: Payoffs, logp: torch.Tensor, tau: float) -> Table:
+        table = evaluate(payoffs, logp, tau)
+        q = table.q.clone()
+        q[1, 2] += of_q
+        return Table(table.space, q, table.value + of_value)
+
+    monkeypatch.setattr(theorems, "evaluate", wrong)
+    assert theorems.policy_evaluation(PAYOFFS, 0.5, generator()) == pytest.approx(1e-3, rel=0.01)
+
+
 def test_the_checks_notice_a_wrong_soft_value(monkeypatch) -> None:
     monkeypatch.setattr(theorems, "soft_value", lambda q, tau, forced=None: q.amax(-1) + 0.0 * tau)
     assert theorems.soft_bellman(PAYOFFS, 0.5, generator()) > 1e-3
@@ -62,13 +74,39 @@ def test_vaml_needs_the_right_target(monkeypatch) -> None:
     assert theorems.vaml_objective(PAYOFFS, 0.5, generator()) > 1e-6
 
 
-def test_uniqueness_counts_every_entry_that_goes_unnoticed(monkeypatch) -> None:
-    monkeypatch.setattr(theorems, "_conditionals", lambda payoffs, tau: moved_to_match(payoffs, tau))
+@pytest.mark.parametrize("action", [1, 2, 3])
+def test_uniqueness_counts_every_entry_that_goes_unnoticed(action: int, monkeypatch) -> None:
+    monkeypatch.setattr(theorems, "_conditionals", lambda payoffs, tau: moved_to_match(payoffs, tau, action))
     assert theorems.uniqueness(PAYOFFS, 0.5, generator()) == int((~SPACE.forced).sum())
 
 
-def moved_to_match(payoffs: Payoffs, tau: float) -> torch.Tensor:
-    """Conditionals that a move of action 2 leads to: those moves then break nothing."""
+def moved_to_match(payoffs: Payoffs, tau: float, action: int) -> torch.Tensor:
+    """Conditionals that a move of one action leads to: those moves then break nothing."""
     q = solve(payoffs, tau).q.clone()
-    q[:, 2] += tau / 2
+    q[:, action] += tau / 2
     return (q / tau).log_softmax(-1)
+
+
+def test_uniqueness_counts_eos_too(monkeypatch) -> None:
+    """Were Q of eos too low by tau / 2, the move would mend the terminal condition and nobody would notice it."""
+
+    def too_low(payoffs: Payoffs, tau: float) -> Table:
+        table = solve(payoffs, tau)
+        q = table.q.clone()
+        q[:, 0] -= tau / 2
+        return Table(table.space, q, table.value)
+
+    shaped = Payoffs(SPACE, torch.randn(len(SPACE), generator=generator(), dtype=torch.float64), PAYOFFS.finished)
+    assert theorems.uniqueness(shaped, 0.5, generator()) == 0
+    monkeypatch.setattr(theorems, "solve", too_low)
+    assert theorems.uniqueness(shaped, 0.5, generator()) == len(SPACE)
+
+
+@pytest.mark.parametrize("name", ["_recovered_q", "_conditionals"])
+def test_soft_bellman_looks_at_values_and_at_policies(name: str, monkeypatch) -> None:
+    right = getattr(theorems, name)(PAYOFFS, 0.5)
+    right_q = theorems._recovered_q(PAYOFFS, 0.5)
+    monkeypatch.setattr(theorems, "_recovered_q", lambda *_: right_q)
+    assert theorems.soft_bellman(PAYOFFS, 0.5, generator()) < 1e-10
+    monkeypatch.setattr(theorems, name, lambda *_: right + 1e-3)
+    assert theorems.soft_bellman(PAYOFFS, 0.5, generator()) > 1e-4

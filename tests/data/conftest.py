@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import needs
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.text import Example
@@ -21,10 +22,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture
 def real_data() -> Path:
     """The folder of real corpora: SEQCREDIT_DATA, or ../shared/data beside the repository."""
-    folder = Path(os.environ.get("SEQCREDIT_DATA", Path(__file__).parents[3] / "shared" / "data"))
-    if not folder.is_dir():
-        pytest.skip(f"the real corpora are not at {folder}; set SEQCREDIT_DATA to their folder")
-    return folder
+    return needs.real_data()
 
 
 @pytest.fixture

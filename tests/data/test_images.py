@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import needs
 from seqcredit.cli import main
 from seqcredit.data import images
 from seqcredit.data.images import Backbone, Report, load_backbone, open_features, write_features
@@ -73,10 +74,8 @@ def efficientnet() -> Backbone:
 
 
 @pytest.fixture
-def flickr(real_data: Path) -> Path:
-    if not (real_data / "flickr8k" / "images").is_dir():
-        pytest.skip(f"there is no flickr8k/images in {real_data}")
-    return real_data / "flickr8k"
+def flickr() -> Path:
+    return needs.real_data("flickr8k", "images").parent
 
 
 def rounded_alike(ours: np.ndarray, given: np.ndarray) -> None:

@@ -49,8 +49,8 @@ def assert_brute_force(
     for b, (words, references) in enumerate(zip(case.hypotheses, case.references, strict=True)):
         words = words if unk_matches else [FOREIGN if w == UNK else w for w in words]
         for t in range(tokens.shape[1] + 1):
-            going = unfinished is not None and t <= len(words) and t < tokens.shape[1]
-            expected[b, t] = (unfinished if going else score)(words[:t], references)
+            going = t <= len(words) and t < tokens.shape[1]
+            expected[b, t] = (unfinished if unfinished and going else score)(words[:t], references)
     got = reward.prefix_scores(tokens, case.padded_references)
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
 
@@ -72,6 +72,9 @@ def assert_invariant(reward: Reward, case: Case) -> None:
     wider = torch.cat([references, fill], -1)
     wider = wider.where((wider == EOS).cumsum(-1) < 2, 3)
     assert torch.equal(reward.prefix_scores(tokens, wider), scores)
+
+    if references.shape[-1] > 1:  # the longest one without its eos
+        assert torch.equal(reward.prefix_scores(tokens, references[..., :-1]), scores)
 
     absent = torch.full_like(references[:, :1], ABSENT)
     for more in ([references, absent, absent], [absent, references]):

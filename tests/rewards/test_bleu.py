@@ -117,6 +117,9 @@ def test_an_absent_reference_is_never_the_closest() -> None:
     references = pad_references([[[2]], [[2], [2]]])
     one, two = Bleu().prefix_scores(torch.full((2, 9), 2), references)
     assert torch.equal(one, two)
+    references = pad_references([[[2] * 20], [[2] * 20] * 2])  # much longer than the hypothesis
+    one, two = Bleu().prefix_scores(torch.full((2, 3), 2), references)
+    assert torch.equal(one, two)
 
 
 def test_by_hand() -> None:
@@ -141,9 +144,9 @@ def test_long_sentences() -> None:
     assert_close(last_score(Bleu(dtype=torch.float64), words, [[2] * 150]), bleu(words, [[2] * 150]))
 
 
-@pytest.mark.parametrize("options", [{"smoothing": "laplace"}, {"order": 0}])
+@pytest.mark.parametrize("options", [{"smoothing": "laplace"}, {"order": 0}, {"brevity": "longest"}])
 def test_invalid_options(options: dict[str, object]) -> None:
-    with pytest.raises(UserError, match=r"add-one, add-one-above-1, floor, exponential, none|1 or more"):
+    with pytest.raises(UserError, match=r"add-one, add-one-above-1, floor, exponential, none|1 or more|closest, mean"):
         Bleu(**options)
 
 

@@ -52,6 +52,14 @@ def test_every_prefix(case: Case, corpus: Groups, order: int, sigma: float, unk:
     assert_brute_force(reward, partial(cider, corpus=corpus, order=order, sigma=sigma), case, unk)
 
 
+def test_an_unseen_word_is_not_the_end_of_a_sentence() -> None:
+    """Two documents end with 2; what follows 2 in the hypothesis is a word that nobody has seen."""
+    corpus = [[[2]], [[3, 2]], [[4]], [[5]]]
+    reward = CiderD.from_references(pad_references(corpus), 2, dtype=torch.float64)
+    score = partial(cider, corpus=corpus, order=2, sigma=6.0)
+    assert_brute_force(reward, score, Case([[2, 99], [3, 2, 99, 4]], [[[2, 4]], [[3, 2]]]))
+
+
 def random_corpus(seed: int) -> tuple[list[list[int]], list[list[list[int]]]]:
     rng = random.Random(seed)
 

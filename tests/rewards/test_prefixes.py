@@ -20,7 +20,7 @@ from seqcredit.rewards import (
     RougeL,
     RougeN,
 )
-from seqcredit.rewards.prefixes import ended
+from seqcredit.rewards.prefixes import UNMATCHED, ended, f_measure, hypothesis_words, mean_length, present
 from seqcredit.types import Reward, pad, pad_references
 
 WORDS = ["</s>", "<unk>", "a", "aba", "cab"]
@@ -63,6 +63,25 @@ def test_what_has_ended() -> None:
     tokens = torch.tensor([[3, 2, 0, 0], [0, 5, 0, 4], [2, 2, 2, 2]])
     assert ended(tokens).int().tolist() == [[0, 0, 0, 1, 1], [0, 1, 1, 1, 1], [0, 0, 0, 0, 1]]
     assert ended(tokens[:, :0]).tolist() == [[True]] * 3
+
+
+def test_words_end_with_eos() -> None:
+    tokens = torch.tensor([[3, 1, 0, 4]])
+    assert hypothesis_words(tokens, unk_matches=True).tolist() == [[3, 1, UNMATCHED, UNMATCHED]]
+    assert hypothesis_words(tokens, unk_matches=False).tolist() == [[3, UNMATCHED, UNMATCHED, UNMATCHED]]
+
+
+def test_the_mean_length_is_that_of_the_references_that_are_there() -> None:
+    references = pad_references([[[2, 3, 4], [5]], [[2, 2]], [[], [3]]])
+    assert mean_length(references, torch.float64).tolist() == [[2.0], [2.0], [0.5]]
+    assert present(references).tolist() == [[True, True], [True, False], [True, True]]
+    assert present(references[..., :0]).all()  # without a word there is no mark of absence
+
+
+def test_f_measure_by_hand() -> None:
+    """(1 + 9) 0.5 0.25 / (9 0.5 + 0.25), and nothing where there is nothing."""
+    found = f_measure(torch.tensor([0.5, 0.0], dtype=torch.float64), torch.tensor([0.25, 0.0]).double(), 3.0)
+    torch.testing.assert_close(found, torch.tensor([1.25 / 4.75, 0.0], dtype=torch.float64), rtol=1e-12, atol=0)
 
 
 @every_reward

@@ -1,7 +1,7 @@
 """Who predicts, who judges? Actors and critics, and what any other model must do to be one.
 
-`policy.Policy` says it: read, score all tokens at once, or step from one to the next. `wrapped.Wrapped` makes one of any
-module that scores the next token; `build.LSTM` are the options of the paper's networks.
+`policy.Policy` says it: read, score all tokens at once, or step from one to the next. `wrapped.Wrapped` makes one of
+any module that scores the next token; `build.LSTM` are the options of the paper's networks.
 
 >>> from seqcredit.models.wrapped import Wrapped
 >>> import torch

@@ -21,9 +21,9 @@ class LSTM(Options):
 
     >>> LSTM(hidden=128).dropout
     0.3
-    >>> LSTM(hidden=7)
+    >>> LSTM(dropout=1.5)
     Traceback (most recent call last):
-    seqcredit.errors.UserError: LSTM: hidden is 7, but it must be an even number from 2 on, because two directions share it.
+    seqcredit.errors.UserError: LSTM: dropout is 1.5, but it must be from 0 up to, but without, 1.
     """
 
     embedding: int = option(256, FROM_1)

@@ -1,11 +1,12 @@
 import math
 import time
+import warnings
 
 import pytest
 import torch
 
 import brute
-from seqcredit.credit.oracle.edit import EditOracle
+from seqcredit.credit.oracle.edit import EditOracle, _group_policy
 from seqcredit.credit.oracle.enumeration import Payoffs, Space, log_payoff, score, solve
 from seqcredit.errors import UserError
 from seqcredit.types import token_mask
@@ -30,8 +31,12 @@ def test_dynamic_programming_equals_enumeration(reference: list[int], actions: i
     here = token_mask(tokens)
     expected = solve(payoffs, tau).along(tokens)[here]
     torch.testing.assert_close(oracle.along(tokens)[here], expected, atol=1e-12, rtol=0)
+    cut = oracle.along(tokens[:, :-1])  # sequences that end before the bound
+    torch.testing.assert_close(cut[here[:, :-1]], oracle.along(tokens)[:, :-1][here[:, :-1]], atol=0, rtol=0)
     if tau > 0:
         torch.testing.assert_close(oracle.log_payoff(tokens), log_payoff(payoffs, tau), atol=1e-11, rtol=0)
+        rubbish = tokens.where(here, 1)  # what follows eos does not count
+        torch.testing.assert_close(oracle.log_payoff(rubbish), log_payoff(payoffs, tau), atol=1e-11, rtol=0)
 
 
 @pytest.mark.parametrize("tau", [0.0, 0.8])
@@ -39,6 +44,7 @@ def test_samples_are_exact(tau: float) -> None:
     payoffs = enumerated([1, 3], 6, 4)
     oracle = EditOracle.solve(torch.tensor([1, 3]), 6, 4, tau)
     drawn = oracle.sample(40_000, torch.Generator().manual_seed(0))
+    assert (drawn[~token_mask(drawn)] == 0).all()
     last = payoffs.space.nodes(torch.nn.functional.pad(drawn, (0, 1)))[:, -1]
     frequency = torch.bincount(last, minlength=len(payoffs.space)) / len(drawn)
     torch.testing.assert_close(frequency.double(), log_payoff(payoffs, tau).exp(), atol=0.01, rtol=0)
@@ -114,11 +120,24 @@ def test_a_temperature_at_which_junk_outweighs_the_reference_is_warned_of() -> N
         EditOracle.solve(torch.tensor([2, 3]), 1000, 6, limit * 1.05)
 
 
-@pytest.mark.filterwarnings("error")
 def test_below_that_temperature_or_with_less_mass_there_is_no_warning() -> None:
     limit = 1 / math.log(997)
-    assert EditOracle.solve(torch.tensor([2, 3]), 1000, 6, limit * 0.95).tau < limit
-    assert EditOracle.solve(torch.tensor([2, 3]), 1000, 6, 1.0, junk_mass=1.0).tau == 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert EditOracle.solve(torch.tensor([2, 3]), 1000, 6, limit * 0.95).tau < limit
+        assert EditOracle.solve(torch.tensor([2, 3]), 1000, 6, 1.0, junk_mass=1.0).tau == 1.0
+
+
+def test_groups_are_drawn_by_their_mass() -> None:
+    """At tau = 0 the best ones, each by its mass; never a group without any."""
+    q = torch.tensor([[1.0, 1.0, 1.0], [0.0, 2.0, 1.0], [0.0, 1.0, 2.0]], dtype=torch.float64)
+    mass = torch.tensor([1.0, 1.0, 2.0], dtype=torch.float64)
+    best = _group_policy(q, mass.log(), 0.0)
+    assert best.tolist() == [[0.25, 0.25, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    mass[2] = 0
+    assert _group_policy(q, mass.log(), 0.0).tolist() == [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]]
+    warm = mass * (q / 0.5).exp()
+    torch.testing.assert_close(_group_policy(q, mass.log(), 0.5), warm / warm.sum(-1, keepdim=True))
 
 
 def test_how_q_depends_on_the_bound() -> None:

@@ -59,6 +59,19 @@ def test_scores_and_rewards() -> None:
             assert rewards[i, 1:].tolist() == pytest.approx(gained)
 
 
+def test_what_eos_adds_is_counted_when_it_stands_there() -> None:
+    """A reward that pays at eos only: nothing before it, all of it after."""
+
+    class Late:
+        def prefix_scores(self, tokens: torch.Tensor, references: torch.Tensor) -> torch.Tensor:
+            ended = torch.nn.functional.pad((tokens == 0).cummax(-1).values, (1, 0))
+            return REWARD.prefix_scores(tokens, references) * ended
+
+    late = score(SPACE, Late(), REFERENCES)
+    assert late.unfinished.abs().max() == 0
+    assert late.finished.tolist() == pytest.approx([payoff(words) for words in EVERY])
+
+
 def recursive_q(words: list[int], action: int, tau: float) -> float:
     """Eq. (recursion) and (recursion_terminal), as they stand."""
     if action == 0:

@@ -5,6 +5,7 @@ import brute
 from seqcredit.credit.oracle.enumeration import Space, log_payoff, score, solve
 from seqcredit.credit.oracle.hamming import HammingOracle
 from seqcredit.errors import UserError
+from seqcredit.types import token_mask
 
 TAUS = (0.0, 0.1, 0.5, 2.0)
 
@@ -29,9 +30,15 @@ def test_samples_are_exact() -> None:
     space, reference = Space(4, 4), torch.tensor([1, 3])
     payoffs = score(space, brute.PythonReward(brute.negative_hamming), torch.tensor([[1, 3, 0]]))
     drawn = HammingOracle(reference, 4, 4, 0.6).sample(40_000, torch.Generator().manual_seed(0))
+    assert (drawn[~token_mask(drawn)] == 0).all()
     last = space.nodes(torch.nn.functional.pad(drawn, (0, 1)))[:, -1]
     frequency = torch.bincount(last, minlength=len(space)) / len(drawn)
     torch.testing.assert_close(frequency.double(), log_payoff(payoffs, 0.6).exp(), atol=0.01, rtol=0)
+
+
+def test_one_sample() -> None:
+    drawn = HammingOracle(torch.tensor([1, 3]), 4, 4, 0.0).sample(1, torch.Generator().manual_seed(0))
+    assert drawn.tolist() == [[1, 3, 0, 0]]
 
 
 def test_any_size() -> None:

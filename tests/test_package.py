@@ -1,0 +1,85 @@
+"""The package as users get it: built, installed away from the repository, and run from an empty folder."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def run(*words: object, cwd: Path) -> str:
+    """What a command says; it must succeed, and it knows nothing of the repository."""
+    outside = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run([*map(str, words)], cwd=cwd, env=outside, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source distribution, made from a copy: nothing of an older build is in them."""
+    place = tmp_path_factory.mktemp("package")
+    copy = place / "copy"
+    copy.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", place / "dist", cwd=copy)
+    return place / "dist"
+
+
+@pytest.fixture(scope="module")
+def scripts(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of an environment that has the wheel, and the dependencies of this environment behind it."""
+    place = tmp_path_factory.mktemp("environment")
+    venv.create(place, with_pip=False, symlinks=True)
+    python, (wheel,) = place / "bin" / "python", built.glob("*.whl")
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=place)
+    (packages,) = place.glob("lib/python*/site-packages")
+    there = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+    (packages / "dependencies.pth").write_text("\n".join(sorted(there)) + "\n")
+    return python.parent
+
+
+@pytest.mark.slow
+def test_what_is_built_is_whole(built: Path) -> None:
+    run(sys.executable, "-m", "twine", "check", "--strict", *built.iterdir(), cwd=built)
+    (wheel,), (source,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    assert source.name == f"seqcredit-{VERSION}.tar.gz"
+    inside = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("seqcredit/")}
+    files = {path for path in (ROOT / "src" / "seqcredit").rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert inside == {path.relative_to(ROOT / "src").as_posix() for path in files}
+
+
+@pytest.mark.slow
+def test_it_runs_from_an_empty_folder(scripts: Path, tmp_path: Path) -> None:
+    where = run(scripts / "python", "-c", "import seqcredit; print(seqcredit.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(scripts.parent)
+    assert run(scripts / "seqcredit", "--version", cwd=tmp_path) == f"seqcredit {VERSION}\n"
+    listed = run(scripts / "seqcredit", "recipes", cwd=tmp_path)
+    assert {"demo/erac", "iwslt14/vaml"} <= set(re.findall(r"[\w-]+/[\w-]+", listed))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_demo_runs_from_an_empty_folder(scripts: Path, tmp_path: Path) -> None:
+    if "--quick" not in run(scripts / "seqcredit", "demo", "--help", cwd=tmp_path):
+        return  # the option is not there yet
+    assert "ERAC" in run(scripts / "seqcredit", "demo", "--quick", cwd=tmp_path)
+
+
+@pytest.mark.slow
+def test_the_readme_begins_with_code_that_runs(scripts: Path, tmp_path: Path) -> None:
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    if code.startswith("import seqcredit as sc"):  # until it does, test_readme.py alone looks after it
+        run(scripts / "python", "-c", code, cwd=tmp_path)
