@@ -56,12 +56,14 @@ def parser() -> Parser:
     made.add_argument("--only", nargs="+", default=[], metavar="CELL", help=about)
     about = "in all cells, such as phase.*.epochs=1; may be given several times"
     made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
+    _metric_option(made, "figures in the grid, of those that a cell keeps")
     made.add_argument("--dry-run", action="store_true", help="only say what there is to do, and how long it will take")
     made = command("evaluate", commands.evaluate, "decode a split with a trained run and score it")
     made.add_argument("run_folder", metavar="RUN", type=Path)
     made.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
     made.add_argument("--raw", nargs=2, type=Path, metavar=("SOURCE", "REFERENCE"), help="two text files instead")
     made.add_argument("--json", action="store_true", help="print the figures as JSON")
+    _metric_option(made, "what to judge by")
     _search_options(made)
     made = command("translate", commands.translate, "translate lines of text from a file or from standard input")
     made.add_argument("run_folder", metavar="RUN", type=Path)
@@ -87,12 +89,14 @@ def parser() -> Parser:
     made.add_argument("system", metavar="RUN", type=Path)
     made.add_argument("--split", default="test", help="a split that both have been evaluated on (default: test)")
     made.add_argument("--show", type=int, default=5, metavar="N", help="sentences that differ most (default: 5)")
+    _metric_option(made, "what to judge by")
     about = "what could still be gained from runs: what they say by chance, by search, by their beliefs, at their best"
     made = command("headroom", commands.headroom, about)
     made.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
     made.add_argument("--split", default="valid", help="a split of the prepared data (default: valid)")
     about = "sentences drawn for each source, half of them to choose from and half to judge by (default: 32)"
     made.add_argument("--samples", type=int, default=32, metavar="N", help=about)
+    _metric_option(made, "what to judge by")
     made.add_argument("--device", default="cpu")
     made.add_argument("--threads", type=int, metavar="N", help="threads of the CPU")
     made = command("inspect", commands.inspect, "show the credit of every token as one HTML page")
@@ -115,7 +119,9 @@ def parser() -> Parser:
     _judge_options(made)
     made = command("record", commands.record, "keep the figures of a finished run in one small file, with its command")
     made.add_argument("run_folder", metavar="RUN", type=Path)
-    made.add_argument("cell", metavar="FILE", type=Path, help="the JSON to write, such as results/tatoeba/erac-1.json")
+    made.add_argument(
+        "cell", metavar="FILE", type=Path, help="the JSON to write, such as results/tatoeba-seeds/erac-1.json"
+    )
     made.add_argument(
         "--against", nargs="+", default=[], type=Path, metavar="RUN", help="runs to compare with, by paired bootstrap"
     )
@@ -136,6 +142,7 @@ def parser() -> Parser:
     )
     layouts = ("plain", "table1", "ablation", "entropy", "credit", "headroom", "search")
     made.add_argument("--layout", choices=layouts, default="plain", help=about)
+    _metric_option(made, "figures of this one, which all cells must have kept")
     made = command("report", commands.report, "write what was found, with tables and figures made from result cells")
     made.add_argument(
         "file", nargs="?", type=Path, default=Path("results/report.toml"), help="default: results/report.toml"
@@ -242,6 +249,11 @@ def _machine_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--log-every", type=int, default=100, metavar="N", help="updates between lines (default: 100)")
     made.add_argument("--checkpoint-minutes", type=float, default=5.0, metavar="M", help="default: 5")
     made.add_argument("--tensorboard", action="store_true", help="write the log for TensorBoard too, in the run folder")
+
+
+def _metric_option(made: argparse.ArgumentParser, about: str) -> None:
+    names = "bleu, chrf, rouge-l, cider, edit, wrong, exact, reward, or FILE:FUNCTION"
+    made.add_argument("--metric", metavar="NAME", help=f"{about}: {names} (default: the recipe's)")
 
 
 def _search_options(made: argparse.ArgumentParser) -> None:

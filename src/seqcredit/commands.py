@@ -16,7 +16,7 @@ from seqcredit.errors import UserError
 if TYPE_CHECKING:
     from seqcredit.data.prepared import Prepared
     from seqcredit.data.text import Example
-    from seqcredit.inspect.numbers import Judge
+    from seqcredit.inspect.numbers import Examiner
     from seqcredit.training.decoding import Search
     from seqcredit.training.processes import Processes
     from seqcredit.training.runs import Run
@@ -150,11 +150,12 @@ def _go(run: "Run", prepared: "Prepared", options: argparse.Namespace, processes
         except StoppedError:
             raise UserError(f"stopped and saved; continue with `seqcredit resume {run.folder}`.") from None
     if processes.writes and "test" in prepared.manifest.splits and run.trains_an_actor():
+        search, metric = report.final_search(run.recipe), report.metric_of(run, prepared)
         figures, hypotheses = report.evaluate(
-            run, prepared, prepared.split("test"), report.final_search(run.recipe), options.device
+            run, prepared, prepared.split("test"), search, options.device, metric=metric
         )
         report.write_result(run, "test", figures, hypotheses, trainer.progress.diverged)
-        print(f"test BLEU {figures['bleu']:.2f} ({figures['bleu_signature']})")
+        print(f"test {metric.label} {figures['score']:.{metric.digits}f} ({figures['signature']})")
     processes.leave()
     if processes.writes:
         print(f"done: {run.folder}")
@@ -181,13 +182,13 @@ def sweep(options: argparse.Namespace) -> int:
         return 0
     console = Console(highlight=False)
     if not console.is_terminal:
-        return report.Sweep(plan, machine, lambda line: print(line, flush=True)).run()
+        return report.Sweep(plan, machine, lambda line: print(line, flush=True), metric=options.metric).run()
     with Live(console=console, auto_refresh=False) as live:
 
         def say(line: str) -> None:
             console.print(line, markup=False, soft_wrap=True)
 
-        return report.Sweep(plan, machine, say, lambda grid: live.update(grid, refresh=True)).run()
+        return report.Sweep(plan, machine, say, lambda grid: live.update(grid, refresh=True), options.metric).run()
 
 
 def _use_threads(options: argparse.Namespace) -> None:
@@ -238,19 +239,22 @@ def evaluate(options: argparse.Namespace) -> int:
     run = Run.open(options.run_folder)
     prepared = open_data(run.data, run.about["vocabularies"])
     search = _search(run.recipe.beam, run.recipe.longest_output, options)
+    metric, written = report.metric_of(run, prepared, options.metric), None
     if options.raw:
         source, reference = options.raw
-        figures = report.evaluate_raw(run, prepared, source, reference, search, options.device, options.phase)
+        figures = report.evaluate_raw(run, prepared, source, reference, search, options.device, options.phase, metric)
     else:
         figures, hypotheses = report.evaluate(
-            run, prepared, prepared.split(options.split), search, options.device, options.phase
+            run, prepared, prepared.split(options.split), search, options.device, options.phase, metric
         )
-        report.write_hypotheses(run, options.split, hypotheses)
+        written = report.keep(run, options.split, figures, hypotheses, search, options.phase)
     if options.json:
         print(json.dumps(figures, indent=1))
     else:
         for key, value in figures.items():
             print(f"{key:22} {value}")
+    if written:
+        print(f"written to {written}, with its hypotheses", file=sys.stderr if options.json else sys.stdout)
     return 0
 
 
@@ -328,54 +332,50 @@ def sheet(options: argparse.Namespace) -> int:
 
 def compare(options: argparse.Namespace) -> int:
     """`seqcredit compare`."""
-    from seqcredit.results import significance as report
-    from seqcredit.results.evaluate import read_hypotheses
+    from seqcredit.results.compare import compare as lines
     from seqcredit.training.runs import Run
-    from seqcredit.training.start import open_data
 
-    runs = [Run.open(options.baseline), Run.open(options.system)]
-    prepared = open_data(runs[0].data)
-    split = prepared.split(options.split)
-    references, sources = list(split.reference_texts()), list(split.source_texts())
-    baseline, system = (read_hypotheses(run, options.split) for run in runs)
-    result = report.bootstrap([baseline], [system], references)
-    low, high = result.interval
-    print(f"{runs[0].folder}  BLEU {result.baseline:.2f}")
-    print(f"{runs[1].folder}  BLEU {result.system:.2f}  ({result.system - result.baseline:+.2f}, p = {result.p:.4f})")
-    print(f"95 % of the samples between {low:+.2f} and {high:+.2f}; paired bootstrap, {result.signature}")
-    for d in report.differences(baseline, system, references)[: options.show]:
-        print(f"\n{d.sentence + 1}: sentence BLEU {d.baseline:.1f} -> {d.system:.1f}")
-        for name, words in (("source", sources[d.sentence]), ("reference", references[d.sentence][0])):
-            print(f"  {name:10} {' '.join(words)}")
-        print(f"  {'baseline':10} {' '.join(baseline[d.sentence])}\n  {'system':10} {' '.join(system[d.sentence])}")
+    runs = Run.open(options.baseline), Run.open(options.system)
+    for line in lines(*runs, options.split, options.show, options.metric):
+        print(line)
     return 0
 
 
 def headroom(options: argparse.Namespace) -> int:
     """`seqcredit headroom`: each run keeps its figures as soon as they are there."""
-    from seqcredit.results import cells, layouts, logs, tables
+    from seqcredit.experiments.history import labels
+    from seqcredit.results import cells, layouts, tables
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
     runs = [Run.open(folder) for folder in dict.fromkeys(options.run_folders)]
-    names = logs.labels([run.folder for run in runs])
+    names = labels([run.folder for run in runs])
     rows = [
         replace(cell, name=name) for run, name in zip(runs, names, strict=True) for cell in cells.read([run.folder])
     ]
     cells.check_alike(rows)
     for run in runs:
-        _measure(run, open_data(run.data, run.about["vocabularies"]), options.split, options.samples, options)
+        data = open_data(run.data, run.about["vocabularies"])
+        _measure(run, data, options.split, options.samples, options, options.metric)
     print(tables.markdown(layouts.headroom(rows)), end="")
     return 0
 
 
-def _measure(run: "Run", prepared: "Prepared", split: str, samples: int, options: argparse.Namespace) -> None:
+def _measure(
+    run: "Run",
+    prepared: "Prepared",
+    split: str,
+    samples: int,
+    options: argparse.Namespace,
+    metric: str | None = None,
+) -> None:
     """The headroom of a run, into its folder."""
     from seqcredit.results import headroom as report
 
     _use_threads(options)
     with _display(True) as (say, show):
-        report.write(run, report.measure(run, prepared, split, samples, options.device, show or (lambda _: None)))
+        passing = show or (lambda _: None)
+        report.write(run, report.measure(run, prepared, split, samples, options.device, passing, metric))
         say(f"{run.folder}: headroom kept in {run.folder / report.FILE}")
 
 
@@ -416,9 +416,9 @@ def serve(options: argparse.Namespace) -> int:
     return 0
 
 
-def _judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Judge]]":
+def _judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Examiner]]":
     """Runs that are looked at together, their data, and their networks."""
-    from seqcredit.inspect.numbers import load_judges
+    from seqcredit.inspect.numbers import load_examiners
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -426,7 +426,7 @@ def _judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Jud
     runs = [Run.open(folder) for folder in options.run_folders]
     lender = Run.open(options.critic) if options.critic else None
     prepared = open_data(runs[0].data, runs[0].about["vocabularies"])
-    return runs, prepared, load_judges(runs, prepared, lender, options.device)
+    return runs, prepared, load_examiners(runs, prepared, lender, options.device)
 
 
 def record(options: argparse.Namespace) -> int:
@@ -456,7 +456,7 @@ def table(options: argparse.Namespace) -> int:
     """`seqcredit table`."""
     from seqcredit.results import cells, layouts, tables
 
-    found = cells.read(options.cells)
+    found = cells.read(options.cells, options.metric)
     if options.layout != "plain" and options.baseline:
         raise UserError("--baseline is for --layout plain. See 'seqcredit table --help'.")
     made = (
@@ -487,8 +487,9 @@ def report(options: argparse.Namespace) -> int:
 
 def plot(options: argparse.Namespace) -> int:
     """`seqcredit plot`."""
+    from seqcredit.experiments.history import history, labels
     from seqcredit.inspect import numbers as inspection
-    from seqcredit.results import cells, layouts, logs, plots
+    from seqcredit.results import cells, plots
     from seqcredit.training.runs import Run
     from seqcredit.training.start import open_data
 
@@ -496,11 +497,11 @@ def plot(options: argparse.Namespace) -> int:
     if options.kind == "tau":
         plots.tau(cells.read(options.cells), options.out)
     elif options.kind == "ablation":
-        plots.ablation(layouts.ablation_grid(cells.read(options.cells)), options.out)
+        plots.ablation(cells.read(options.cells), options.out)
     elif options.kind == "curves":
         runs = [Run.open(folder) for folder in options.run_folders]
-        names = logs.labels([run.folder for run in runs])
-        plots.curves({name: logs.history(run) for name, run in zip(names, runs, strict=True)}, options.out)
+        names = labels([run.folder for run in runs])
+        plots.curves({name: history(run) for name, run in zip(names, runs, strict=True)}, options.out)
     else:
         run = Run.open(options.run_folder)
         prepared = open_data(run.data, run.about["vocabularies"])
@@ -522,7 +523,7 @@ def watch(options: argparse.Namespace) -> int:
     if not options.every > 0:
         raise UserError(f"--every {options.every:g}: give seconds above 0.")
 
-    def look() -> list[watching.State]:
+    def look() -> list[watching.Watched]:
         found = watching.states(options.run_folders)
         if options.html:
             watching.write_page(options.html, found, options.every)
@@ -635,8 +636,8 @@ def verify(options: argparse.Namespace) -> int:
 
     torch.set_num_threads(1)  # thousands of small tensors: threads only wait for each other
     progress = Console(stderr=True)
-    cells = track(report.cells(), "checking", report.COUNT, console=progress, transient=True)
-    results = list(cells if progress.is_terminal else report.cells())
+    cells = track(report.checks(), "checking", report.COUNT, console=progress, transient=True)
+    results = list(cells if progress.is_terminal else report.checks())
     if options.json:
         print(json.dumps([cell._asdict() for cell in results], indent=1))
     else:

@@ -12,7 +12,7 @@ an entropy.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -22,6 +22,7 @@ EOS = 0
 UNK = 1
 FIRST_WORD = 2
 ABSENT = -1  # fills a reference that a sentence does not have, where another sentence of the batch has more references
+Json = dict[str, Any]  # a table of JSON or TOML, whose values are checked where they are read
 
 
 @runtime_checkable

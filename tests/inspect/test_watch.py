@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from seqcredit.cli import main
+from seqcredit.experiments.history import history
 from seqcredit.inspect import watch as watching
-from seqcredit.results.logs import history
 from seqcredit.training.runs import Run
 
 

@@ -9,13 +9,12 @@ from statistics import fmean, stdev
 
 import pytest
 
-from cellar import make_data, references, spoilt, write_counts
+from cellar import finish, make_data, references, spoilt, write_counts
 from seqcredit import config
 from seqcredit.cli import parser
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import checksum
 from seqcredit.results import cells
-from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.results.record import record
 from seqcredit.training.runs import Run
 
@@ -88,7 +87,7 @@ def test_published_counts_give_the_published_bleu(path: Path) -> None:
 
 TRANSLATED = {
     "mle": "MLE",
-    "mle-continued": "MLE trained on",
+    "mle-continued": "continued MLE",
     "raml-from-mle": "RAML, from MLE",
     "vaml-copying": "VAML, copying critic",
     "ac": "AC",
@@ -104,7 +103,7 @@ def bleus(folder: str, cell: str) -> list[float]:
 
 
 def readme_row(folder: str, cell: str, row: str, continued: str, section: str) -> str:
-    """Means and deviations from the cells; intervals as in RESULTS.md, where MLE trained on is called `continued`."""
+    """Means and deviations from the cells; intervals as in RESULTS.md, where continued MLE is called `continued`."""
     page = (RESULTS.parent / "RESULTS.md").read_text().split(f"{section}\n")[1].split("<details>")[0]
 
     def difference(to: str, start: str) -> str:
@@ -126,7 +125,7 @@ def test_the_readme_says_what_was_measured_of_translation(cell: str) -> None:
 @pytest.mark.parametrize("cell", CAPTIONED)
 def test_the_readme_says_what_was_measured_of_captions(cell: str) -> None:
     section = ": three seeds, greedy search"
-    said = readme_row("flickr8k-seeds", cell, CAPTIONED[cell], "MLE trained on", section)
+    said = readme_row("flickr8k-seeds", cell, CAPTIONED[cell], "MLE, continued", section)
     beam = f" {fmean(bleus('flickr8k-seeds', f'{cell}-beam-5')):.2f} |"
     assert said + beam in (RESULTS.parent / "README.md").read_text().splitlines()
 
@@ -135,8 +134,7 @@ def test_a_cell_has_the_counts_of_its_sentences(tmp_path: Path) -> None:
     prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
     said = [[], *spoilt(prepared, 0.3, 1)[1:]]
     run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
-    write_hypotheses(run, "test", said)
-    (run.folder / "result.json").write_text(json.dumps({"recipe": "tiny", "seed": 1, "bleu": 3.0}))
+    finish(run, prepared, said)
     file, expected = tmp_path / "cells" / "tiny-1.json", tmp_path / "expected.json"
     record(run, prepared, file)
     write_counts(expected, said, references(prepared))
@@ -153,8 +151,7 @@ def test_a_cell_keeps_the_curve_of_its_credit_error(tmp_path: Path) -> None:
     """Over the updates of all phases, and without what a rollback undid."""
     prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
     run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
-    write_hypotheses(run, "test", spoilt(prepared, 0.3, 1))
-    (run.folder / "result.json").write_text(json.dumps({"recipe": "tiny", "seed": 1, "bleu": 3.0}))
+    finish(run, prepared, spoilt(prepared, 0.3, 1))
     log = [("validation", "a", 5, 2.0), ("phase_end", "a", 5, None), ("validation", "b", 5, 1.5)]
     log += [("validation", "b", 10, 9.0), ("validation", "b", 10, 1.0)]
     entries = [

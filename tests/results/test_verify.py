@@ -7,20 +7,20 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def cells() -> list[verify.Cell]:
-    return list(verify.cells())
+def checks() -> list[verify.Check]:
+    return list(verify.checks())
 
 
-def test_every_claim_holds_everywhere(cells: list[verify.Cell]) -> None:
-    assert [cell for cell in cells if not cell.passed] == []
-    assert len(cells) == verify.COUNT
+def test_every_claim_holds_everywhere(checks: list[verify.Check]) -> None:
+    assert [check for check in checks if not check.passed] == []
+    assert len(checks) == verify.COUNT
 
 
-def test_the_scope_is_wide_enough(cells: list[verify.Cell]) -> None:
-    assert len({cell.reward for cell in cells}) >= 5
-    assert len({cell.tau for cell in cells}) >= 3
-    assert min(cell.sequences for cell in cells) >= 1_000
-    assert {cell.claim for cell in cells} == {claim.text for claim in CLAIMS}
+def test_the_scope_is_wide_enough(checks: list[verify.Check]) -> None:
+    assert len({check.reward for check in checks}) >= 5
+    assert len({check.tau for check in checks}) >= 3
+    assert min(check.sequences for check in checks) >= 1_000
+    assert {check.claim for check in checks} == {claim.text for claim in CLAIMS}
 
 
 def test_rewards_tell_sequences_apart() -> None:
@@ -30,9 +30,9 @@ def test_rewards_tell_sequences_apart() -> None:
         assert len(verify.score(verify.SPACES[0], reward, references).finished.unique()) >= 5
 
 
-def test_the_summary_names_what_failed(cells: list[verify.Cell]) -> None:
-    broken = [cells[0]._replace(error=float("nan"), passed=False), *cells[1:]]
+def test_the_summary_names_what_failed(checks: list[verify.Check]) -> None:
+    broken = [checks[0]._replace(error=float("nan"), passed=False), *checks[1:]]
     results = list(verify.summary(broken).columns[-1].cells)
     assert results[0].startswith("FAIL in 1")
     assert set(results[1:]) == {"pass"}
-    assert "1,365 (5 actions, length <= 6)" in verify.scope(cells)
+    assert "1,365 (5 actions, length <= 6)" in verify.scope(checks)

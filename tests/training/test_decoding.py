@@ -4,7 +4,7 @@ import torch
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.models.search import beam
-from seqcredit.rewards.corpus import corpus_bleu
+from seqcredit.rewards.metrics import corpus_bleu
 from seqcredit.training.build import build_actor, build_critic
 from seqcredit.training.decoding import Search, decode, n_best, split_bleu, translate
 

@@ -15,7 +15,8 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.training.build import build_actor, build_critic
 from seqcredit.training.exact import EditJudge, RolloutJudge, judge_of, short
-from seqcredit.training.runs import Run, log_entries, of_network
+from seqcredit.training.log import log_entries
+from seqcredit.training.runs import Run, of_network
 from seqcredit.training.trainer import Trainer
 from seqcredit.types import lengths
 

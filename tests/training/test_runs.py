@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import pytest
@@ -6,7 +5,7 @@ import torch
 
 from seqcredit import config
 from seqcredit.errors import UserError
-from seqcredit.training.runs import Log, Run
+from seqcredit.training.runs import Run
 
 RECIPE = config.Recipe("r", (config.Mle("mle", 0.1), config.Mle("more", 0.2)))
 
@@ -48,17 +47,6 @@ def test_weights_by_phase(tmp_path: Path) -> None:
     assert torch.equal(run.weights("mle")["actor.w"], torch.ones(2))
     with pytest.raises(UserError, match="no weights of phase 'x'; finished phases: mle, more"):
         run.weights("x")
-
-
-def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
-    log = Log(tmp_path / "log.jsonl")
-    log.write({"event": "a"})
-    offset = log.offset
-    log.write({"event": "lost"})
-    again = Log(tmp_path / "log.jsonl", offset)
-    again.write({"event": "b"})
-    lines = (tmp_path / "log.jsonl").read_text().splitlines()
-    assert [json.loads(line)["event"] for line in lines] == ["a", "b"]
 
 
 def test_whether_there_is_an_actor_to_evaluate() -> None:

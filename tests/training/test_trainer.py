@@ -18,7 +18,8 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.training.build import build_actor
 from seqcredit.training.learner import Learner
-from seqcredit.training.runs import INITIAL, Run, log_entries, of_network
+from seqcredit.training.log import log_entries
+from seqcredit.training.runs import INITIAL, Run, of_network
 from seqcredit.training.trainer import Trainer
 
 RECIPE = """

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from seqcredit.data.images import Features
 from seqcredit.data.phrases import phrases
@@ -22,6 +21,7 @@ from seqcredit.errors import UserError
 from seqcredit.experiments.catalogue import FOLDER
 from seqcredit.results.credit import against_edit_oracle, against_rollouts
 from seqcredit.training.runs import Run
+from seqcredit.types import Json
 
 SIZES = {"train": 3_000, "valid": 400, "test": 1_000}
 PICTURES = {"train": 1_500, "valid": 300, "test": 600}
@@ -32,7 +32,7 @@ ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac")
 RECIPES = {"translation": "demo", "captioning": "demo-captioning"}
 
 
-def demo(out: Path, say: Callable[[str], None], task: str = "translation", only: Sequence[str] = ROWS) -> Table:
+def demo(out: Path, say: Callable[[str], None], task: str = "translation", only: Sequence[str] = ROWS) -> RichTable:
     """Make the data, train the recipes of the task's demo, MLE among them, and compare them on the test set."""
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} is there already; remove it, or choose another folder with --out.")
@@ -94,13 +94,13 @@ def _train(name: str, folder: str, out: Path, say: Callable[[str], None]) -> Non
     say(f"{name}: test BLEU {_result(out, name)['bleu']:.2f} after {time.monotonic() - began:.0f} s")
 
 
-def _result(out: Path, name: str) -> dict[str, Any]:
+def _result(out: Path, name: str) -> Json:
     return dict(json.loads((out / name / "result.json").read_text()))
 
 
-def _table(out: Path, names: Sequence[str] = ROWS) -> Table:
+def _table(out: Path, names: Sequence[str] = ROWS) -> RichTable:
     results = {name: _result(out, name) for name in names}
-    table = Table("algorithm", "test BLEU", "to MLE", "to MLE continued", "validation")
+    table = RichTable("algorithm", "test BLEU", "to MLE", "to MLE continued", "validation")
     base, longer = (results[name]["bleu"] if name in results else None for name in ("mle", "mle-continued"))
     for result in results.values():
         bleu = result["bleu"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from seqcredit.credit.oracle import Payoffs, Space, score
 from seqcredit.credit.theorems import CLAIMS
@@ -16,7 +16,7 @@ TEMPERATURES = (0.04, 0.4, 1.0)
 SPACES = (Space(actions=5, bound=6), Space(actions=4, bound=7), Space(actions=12, bound=4))
 
 
-class Cell(NamedTuple):
+class Check(NamedTuple):
     """One claim on one space with one reward at one temperature."""
 
     claim: str
@@ -54,8 +54,8 @@ def rewards(space: Space) -> dict[str, Reward]:
 COUNT = len(SPACES) * len(rewards(SPACES[0])) * len(TEMPERATURES) * len(CLAIMS)
 
 
-def cells() -> Iterator[Cell]:
-    """Every check; the generator of a cell depends on nothing else."""
+def checks() -> Iterator[Check]:
+    """Every check; the generator of one depends on nothing else."""
     references = pad_references([[[1, 2, 3, 2], [3, 1]]])[0]
     for space in SPACES:
         for name, reward in rewards(space).items():
@@ -64,31 +64,31 @@ def cells() -> Iterator[Cell]:
                 yield from _check(payoffs, name, tau)
 
 
-def _check(payoffs: Payoffs, reward: str, tau: float) -> Iterator[Cell]:
+def _check(payoffs: Payoffs, reward: str, tau: float) -> Iterator[Check]:
     space = payoffs.space
     for claim in CLAIMS:
         error = claim.check(payoffs, tau, torch.Generator().manual_seed(0))
         where = (reward, tau, space.actions, space.bound, len(space))
-        yield Cell(claim.text, claim.paper, *where, error, error < TOLERANCE)  # NaN fails
+        yield Check(claim.text, claim.paper, *where, error, error < TOLERANCE)  # NaN fails
 
 
-def summary(results: Sequence[Cell]) -> Table:
-    """A row a claim, with the worst of its cells."""
-    table = Table("claim", "paper", "cells", "largest error", "result")
+def summary(results: Sequence[Check]) -> RichTable:
+    """A row a claim, with the worst of its checks."""
+    table = RichTable("claim", "paper", "checks", "largest error", "result")
     for claim in CLAIMS:
-        mine = [cell for cell in results if cell.claim == claim.text]
-        failed = [cell for cell in mine if not cell.passed]
-        worst = max(mine, key=lambda cell: (not cell.passed, cell.error))
+        mine = [check for check in results if check.claim == claim.text]
+        failed = [check for check in mine if not check.passed]
+        worst = max(mine, key=lambda check: (not check.passed, check.error))
         verdict = "pass" if not failed else f"FAIL in {len(failed)}, e.g. {worst.reward} at tau {worst.tau}"
         table.add_row(claim.text, claim.paper, str(len(mine)), f"{worst.error:.1e}", verdict)
     return table
 
 
-def scope(results: Sequence[Cell]) -> str:
+def scope(results: Sequence[Check]) -> str:
     """What was checked, in one sentence."""
-    spaces = {(cell.actions, cell.bound): cell.sequences for cell in results}
+    spaces = {(check.actions, check.bound): check.sequences for check in results}
     listed = ", ".join(f"{count:,} ({v} actions, length <= {t})" for (v, t), count in spaces.items())
-    names = ", ".join(dict.fromkeys(cell.reward for cell in results))
-    taus = ", ".join(f"{tau:g}" for tau in dict.fromkeys(cell.tau for cell in results))
+    names = ", ".join(dict.fromkeys(check.reward for check in results))
+    taus = ", ".join(f"{tau:g}" for tau in dict.fromkeys(check.tau for check in results))
     checked = f"All sequences of {len(spaces)} spaces: {listed}. Rewards: {names}. tau: {taus}."
     return f"{checked} Limit: {TOLERANCE:g} in float64."

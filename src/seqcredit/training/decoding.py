@@ -10,7 +10,7 @@ from seqcredit.data.batches import collate, from_sentences, sequential_batches, 
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
 from seqcredit.models.search import beam, greedy, replace_unknown
-from seqcredit.rewards.corpus import corpus_bleu
+from seqcredit.rewards.metrics import corpus_bleu
 
 
 class Search(NamedTuple):

@@ -4,17 +4,17 @@ recipe.toml      as given            resolved.toml   with every default
 run.json         command, seed, commit, data, versions
 log.jsonl        everything measured, an object a line
 checkpoints/     to resume from      weights/        the best of each finished phase
-result.json      after evaluation    hypotheses/     of the splits that were evaluated
+result.json      the run's figures   hypotheses/     what they are of, in words
+evaluations/     figures and hypotheses of other splits, phases and ways to search
 """
 
 import json
-import os
 import platform
 import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,31 +132,3 @@ def commit() -> str:
 
     revision = git("rev-parse", "--short=12", "HEAD")
     return revision + ("+" if revision and git("status", "--porcelain", "--", str(here)) else "")
-
-
-class Log:
-    """`log.jsonl`, which a resumed run cuts back to where its checkpoint stood."""
-
-    def __init__(self, path: Path, offset: int = 0, writes: bool = True) -> None:
-        self.path, self.offset, self.writes = path, offset, writes
-        self.copies: list[Callable[[Mapping[str, Any]], None]] = []  # who else wants to know
-        if writes:
-            path.touch()
-            os.truncate(path, offset)
-
-    def write(self, entry: Mapping[str, Any]) -> None:
-        """Add a line; the time stands last."""
-        if self.writes:
-            timed = {**entry, "time": round(time.time(), 2)}
-            line = json.dumps(timed).encode() + b"\n"
-            with self.path.open("ab") as file:
-                file.write(line)
-            self.offset += len(line)
-            for copy in self.copies:
-                copy(timed)
-
-
-def log_entries(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a log, which may be being written."""
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith(b"}")]

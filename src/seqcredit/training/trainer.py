@@ -20,9 +20,10 @@ from seqcredit.training.checkpoints import Checkpoint
 from seqcredit.training.decoding import Search, split_bleu
 from seqcredit.training.exact import Judge, evaluating, judge_of
 from seqcredit.training.learner import TRAINS, DivergedError, Learner
+from seqcredit.training.log import Log, log_entries
 from seqcredit.training.objectives import OBJECTIVES
 from seqcredit.training.processes import Processes
-from seqcredit.training.runs import Log, Run, log_entries, of_network
+from seqcredit.training.runs import Run, of_network
 from seqcredit.types import Batch
 
 JUDGED_SENTENCES = 1_000  # of the validation split, for a critic's error
