@@ -20,7 +20,7 @@ from seqcredit.experiments.build import build_actor, build_critic
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.inspect import numbers as inspection
-from seqcredit.inspect.numbers import Judge, Subject
+from seqcredit.inspect.numbers import Examiner, Subject
 from seqcredit.models.build import LSTM
 from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.rewards.payoff import Payoff
@@ -151,14 +151,14 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
 
 
 @pytest.fixture(scope="session")
-def judges(shown: Shown) -> list[Judge]:
-    return inspection.load_judges([shown.mle, shown.erac, shown.vaml], shown.prepared, shown.erac)
+def examiners(shown: Shown) -> list[Examiner]:
+    return inspection.load_examiners([shown.mle, shown.erac, shown.vaml], shown.prepared, shown.erac)
 
 
 @pytest.fixture(scope="session")
-def subjects(shown: Shown, judges: list[Judge]) -> list[Subject]:
+def subjects(shown: Shown, examiners: list[Examiner]) -> list[Subject]:
     runs = [shown.mle, shown.erac, shown.vaml]
-    return inspection.inspect_split(runs, judges, shown.prepared, shown.prepared.split("test"))
+    return inspection.inspect_split(runs, examiners, shown.prepared, shown.prepared.split("test"))
 
 
 @pytest.fixture(scope="session")

@@ -138,7 +138,7 @@ def assert_credit_table(folder: Path, cell: str, found: dict[str, dict], capsys:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sweep", "after"), [("headroom", ""), ("by-heart", "-600")])
+@pytest.mark.parametrize(("sweep", "after"), [("headroom", ""), ("memorised", "-600")])
 def test_headroom(sweep: str, after: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_data(tmp_path / "runs/demo/data")
     found = swept(sweep, tmp_path, sweep, f"ac{after}-1", epochs=2)

@@ -7,7 +7,6 @@ import pytest
 
 from seqcredit import config
 from seqcredit.experiments.forecast import Pace, Rates, makespan, paces, total
-from seqcredit.experiments.runs import log_entries
 
 RECIPE = Path("recipe.toml")
 PHASES = (
@@ -82,12 +81,6 @@ def test_where_a_run_stands() -> None:
     unknown = made.standing(Path("other.toml"), PHASES, [])
     assert (unknown.phase, unknown.share, unknown.seconds) == ("mle", 0.0, None)
     assert rates(None).standing(RECIPE, PHASES, []).seconds is None
-
-
-def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / "log.jsonl").write_text('{"event": "train"}\n{"event": "tra')
-    assert log_entries(tmp_path / "log.jsonl") == [{"event": "train"}]
-    assert log_entries(tmp_path / "nothing") == []
 
 
 @pytest.mark.parametrize(

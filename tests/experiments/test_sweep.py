@@ -24,7 +24,7 @@ from seqcredit.data.prepared import PrepareOptions
 from seqcredit.errors import UserError
 from seqcredit.experiments import sweep
 from seqcredit.experiments.plan import Plan, read
-from seqcredit.experiments.sweep import Machine, State
+from seqcredit.experiments.sweep import Machine, Status
 
 TOP = 'data = "data"\nruns = "runs"\nresults = "results"\nseeds = [1]\n'
 NETWORKS = "[actor]\nembedding = 12\nhidden = 12\n[critic]\nembedding = 12\nhidden = 12\n"
@@ -227,10 +227,10 @@ def test_the_grid_and_the_summary(plan: Plan) -> None:
     record(plan, "mle-1")
     record(plan, "erac-2", diverged=["actor_critic"])
     made = sweep.Sweep(plan, Machine(2), print)
-    assert made.states["mle-1"] == State("done", "12.35")
-    assert made.states["erac-2"] == State("diverged", "12.35")
-    assert made.states["erac-1"] == State("waiting")
-    made.states["critic-1"] = State("failed", "for a [long] reason")
+    assert made.states["mle-1"] == Status("done", "12.35")
+    assert made.states["erac-2"] == Status("diverged", "12.35")
+    assert made.states["erac-1"] == Status("waiting")
+    made.states["critic-1"] = Status("failed", "for a [long] reason")
     console = Console(width=100)
     with console.capture() as shown:
         console.print(sweep.grid(plan, made.states, made.summary()))

@@ -63,13 +63,13 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def judges(shown: Any) -> list[inspection.Judge]:
-    return inspection.load_judges([shown.mle, shown.erac], shown.prepared, shown.erac)
+def examiners(shown: Any) -> list[inspection.Examiner]:
+    return inspection.load_examiners([shown.mle, shown.erac], shown.prepared, shown.erac)
 
 
 @pytest.fixture(scope="module")
-def served(shown: Any, judges: list[inspection.Judge]) -> Iterator[Served]:
-    started = Served(server.Desk(judges, shown.prepared))
+def served(shown: Any, examiners: list[inspection.Examiner]) -> Iterator[Served]:
+    started = Served(server.Desk(examiners, shown.prepared))
     yield started
     started.close()
 
@@ -110,11 +110,11 @@ def test_growth_goes_on_from_a_prefix(served: Served, shown: Any) -> None:
     assert [json.loads(line)["word"] for line in rest] == whole[2:]
 
 
-def test_scores_are_those_of_the_page(served: Served, shown: Any, judges: list[inspection.Judge]) -> None:
+def test_scores_are_those_of_the_page(served: Served, shown: Any, examiners: list[inspection.Examiner]) -> None:
     hypotheses = [["the", "dog", "sings"], ["the", "old", "unheard", "dog", "."]]
     answer = served.post("/api/score", source=SOURCE, references=[REFERENCE], hypotheses=hypotheses).json()
-    batch, texts = inspection.typed_batch(judges[0], shown.prepared, SOURCE, [REFERENCE])
-    for judge, words, found in zip(judges, hypotheses, answer["subject"]["credits"], strict=True):
+    batch, texts = inspection.typed_batch(examiners[0], shown.prepared, SOURCE, [REFERENCE])
+    for judge, words, found in zip(examiners, hypotheses, answer["subject"]["credits"], strict=True):
         (credit,) = inspection.judge_words(judge, shown.prepared, batch, [words], [texts])
         assert [answer["words"][i] for i in found["words"]] == credit.words
         for name in ("q", "value", "advantage", "td", "rewards", "logp", "entropy"):
@@ -245,8 +245,8 @@ def test_a_run_that_is_not_there(served: Served) -> None:
     assert error(served.post("/api/grow", source=SOURCE, run=-1)).startswith("run: ")
 
 
-def test_a_failure_of_our_own_tells_nothing(shown: Any, judges: list[inspection.Judge]) -> None:
-    desk = server.Desk(judges, shown.prepared)
+def test_a_failure_of_our_own_tells_nothing(shown: Any, examiners: list[inspection.Examiner]) -> None:
+    desk = server.Desk(examiners, shown.prepared)
     desk.about = lambda: 1 / 0  # type: ignore[assignment, return-value]
     broken = Served(desk)
     answer = broken.client.get("/api/runs")
@@ -256,19 +256,19 @@ def test_a_failure_of_our_own_tells_nothing(shown: Any, judges: list[inspection.
     assert "content-security-policy" in answer.headers
 
 
-def test_a_port_that_is_taken_is_said(shown: Any, judges: list[inspection.Judge]) -> None:
+def test_a_port_that_is_taken_is_said(shown: Any, examiners: list[inspection.Examiner]) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(UserError, match="choose another --host or --port"),
     ):
-        server.serve(server.Desk(judges, shown.prepared), "127.0.0.1", taken.getsockname()[1], print)
+        server.serve(server.Desk(examiners, shown.prepared), "127.0.0.1", taken.getsockname()[1], print)
 
 
 # --- the browser -----------------------------------------------------------------------------------------------------
 
 
 def test_a_sentence_is_typed_and_a_token_changed(
-    served: Served, shown: Any, judges: Any, tab: Callable[..., Any]
+    served: Served, shown: Any, examiners: Any, tab: Callable[..., Any]
 ) -> None:
     seen = tab(f"http://{served.host}/").page
     assert "Type a sentence" in seen.inner_text("#subject")
@@ -284,8 +284,8 @@ def test_a_sentence_is_typed_and_a_token_changed(
     seen.wait_for_selector("text=edited")
     changed = [grown[0], "dog", *grown[2:]]
     assert seen.locator("[data-run='0']").all_text_contents() == [*changed, "end"]
-    batch, texts = inspection.typed_batch(judges[0], shown.prepared, SOURCE, [REFERENCE])
-    (credit,) = inspection.judge_words(judges[0], shown.prepared, batch, [changed], [texts])
+    batch, texts = inspection.typed_batch(examiners[0], shown.prepared, SOURCE, [REFERENCE])
+    (credit,) = inspection.judge_words(examiners[0], shown.prepared, batch, [changed], [texts])
     for name in ("q", "td", "rewards", "advantage"):
         number = float(seen.locator(f"[data-fact='{name}'] dd").inner_text().replace("−", "-"))
         assert number == pytest.approx(getattr(credit, name)[1], abs=6e-3)
@@ -341,8 +341,8 @@ def captions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     run = Run.create(place / "run", "", recipe, prepared.folder, prepared.checksums)
     states = {"actor": build_actor(recipe, prepared), "critic": build_critic(recipe, prepared)}
     run.save_weights(phase.name, {f"{n}.{k}": 4 * t for n, net in states.items() for k, t in net.state_dict().items()})
-    judges = inspection.load_judges([run], prepared)
-    started = Served(server.Desk(judges, prepared, load_backbone("efficientnet-lite2")))
+    examiners = inspection.load_examiners([run], prepared)
+    started = Served(server.Desk(examiners, prepared, load_backbone("efficientnet-lite2")))
     yield started
     started.close()
 

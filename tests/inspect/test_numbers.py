@@ -15,7 +15,7 @@ from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_reward
 from seqcredit.experiments.runs import Run
 from seqcredit.inspect import numbers as inspection
-from seqcredit.inspect.numbers import Credit, Judge, Subject
+from seqcredit.inspect.numbers import Credit, Examiner, Subject
 from seqcredit.results.credit import load_critic
 from seqcredit.results.evaluate import load_actor, write_hypotheses
 from seqcredit.types import pad
@@ -130,19 +130,19 @@ def test_some_reference_is_short(subjects: list[Subject]) -> None:
     assert any(subject.credits[2].oracle for subject in subjects)
 
 
-def test_written_hypotheses_are_taken_as_they_are(shown: Any, judges: list[Judge], tmp_path: Path) -> None:
+def test_written_hypotheses_are_taken_as_they_are(shown: Any, examiners: list[Examiner], tmp_path: Path) -> None:
     split, words = shown.prepared.split("test"), ["the", "dog", "sleeps", "nonsense", "."]
     run = Run(tmp_path, shown.mle.recipe, shown.mle.about)
     write_hypotheses(run, "test", [words] * len(split))
-    found = inspection.inspect_split([run], judges[:1], shown.prepared, split, 2)
+    found = inspection.inspect_split([run], examiners[:1], shown.prepared, split, 2)
     assert len(found) == 2
     assert found[0].credits[0].text == " ".join(words)
     assert found[0].credits[0].words[3] == "<unk>"
     write_hypotheses(run, "test", [words] * 3)
     with pytest.raises(UserError, match="has 3 lines and test has 30 examples"):
-        inspection.inspect_split([run], judges[:1], shown.prepared, split, 2)
+        inspection.inspect_split([run], examiners[:1], shown.prepared, split, 2)
     with pytest.raises(UserError, match="at least one"):
-        inspection.inspect_split([shown.mle], judges[:1], shown.prepared, split, 0)
+        inspection.inspect_split([shown.mle], examiners[:1], shown.prepared, split, 0)
 
 
 def test_one_sentence_is_that_of_the_page(shown: Any, subjects: list[Subject]) -> None:
@@ -155,23 +155,23 @@ def test_one_sentence_is_that_of_the_page(shown: Any, subjects: list[Subject]) -
         inspection.inspect_one(shown.mle, shown.prepared, "test", 8)
 
 
-def test_a_sentence_of_ones_own(shown: Any, judges: list[Judge], tmp_path: Path) -> None:
+def test_a_sentence_of_ones_own(shown: Any, examiners: list[Examiner], tmp_path: Path) -> None:
     """As from the split, where the runs have written nothing yet: both are decoded."""
     runs = [Run(tmp_path, run.recipe, run.about) for run in (shown.mle, shown.erac, shown.vaml)]
-    known = inspection.inspect_split(runs, judges, shown.prepared, shown.prepared.split("test"), 5)[4]
-    typed = inspection.inspect_typed(judges, shown.prepared, known.source, known.references)
+    known = inspection.inspect_split(runs, examiners, shown.prepared, shown.prepared.split("test"), 5)[4]
+    typed = inspection.inspect_typed(examiners, shown.prepared, known.source, known.references)
     for mine, theirs in zip(typed.credits, known.credits, strict=True):
         assert mine.words == theirs.words
         assert mine.q == pytest.approx(theirs.q, abs=1e-4)
         assert mine.bleu == theirs.bleu
-    alone = inspection.inspect_typed(judges, shown.prepared, known.source, [])
+    alone = inspection.inspect_typed(examiners, shown.prepared, known.source, [])
     assert alone.credits[1].logp == pytest.approx(known.credits[1].logp, abs=1e-4)
     assert alone.credits[1].entropy == pytest.approx(known.credits[1].entropy, abs=1e-4)
     assert (alone.credits[1].q, alone.credits[1].rewards, alone.credits[1].bleu) == (None, None, None)
 
 
 def test_a_run_without_a_critic_shows_what_it_can(shown: Any) -> None:
-    (judge,) = inspection.load_judges([shown.mle], shown.prepared)
+    (judge,) = inspection.load_examiners([shown.mle], shown.prepared)
     found = inspection.inspect_split([shown.mle], [judge], shown.prepared, shown.prepared.split("test"), 1)
     credit = found[0].credits[0]
     assert judge.critic_name is None
@@ -183,19 +183,19 @@ def test_a_run_without_a_critic_shows_what_it_can(shown: Any) -> None:
 def test_what_does_not_fit_is_said(shown: Any, tmp_path: Path) -> None:
     other = Run(tmp_path, shown.erac.recipe, {**shown.erac.about, "vocabularies": {"target": "another"}})
     with pytest.raises(UserError, match="another target vocabulary"):
-        inspection.load_judges([shown.mle], shown.prepared, other)
+        inspection.load_examiners([shown.mle], shown.prepared, other)
     with pytest.raises(UserError, match="has no critic to lend"):
-        inspection.load_judges([shown.mle], shown.prepared, shown.mle)
+        inspection.load_examiners([shown.mle], shown.prepared, shown.mle)
     assert inspection.distinct_names([shown.mle, shown.mle]) == ["MLE (mle)", "MLE (mle)"]
     assert inspection.distinct_names([shown.mle, shown.erac]) == ["MLE", "ERAC"]
 
 
-def test_future_entropy_counts_only_where_the_phase_says_so(shown: Any, judges: list[Judge]) -> None:
+def test_future_entropy_counts_only_where_the_phase_says_so(shown: Any, examiners: list[Examiner]) -> None:
     phase = config.Critic("critic", 0.1, tau=0.3, future_entropy=False)
-    judge = Judge(**{**judges[1].__dict__, "phase": phase})
+    judge = Examiner(**{**examiners[1].__dict__, "phase": phase})
     split = shown.prepared.split("test")
     ours = inspection.inspect_split([shown.erac], [judge], shown.prepared, split, 1)[0].credits[0]
-    theirs = inspection.inspect_split([shown.erac], judges[1:2], shown.prepared, split, 1)[0].credits[0]
+    theirs = inspection.inspect_split([shown.erac], examiners[1:2], shown.prepared, split, 1)[0].credits[0]
     assert ours.scores is not None
     assert ours.returns is not None
     assert ours.td is not None

@@ -16,15 +16,15 @@ from seqcredit.cli import main
 from seqcredit.errors import UserError
 from seqcredit.inspect import numbers as inspection
 from seqcredit.inspect import page
-from seqcredit.inspect.numbers import Choice, Credit, Judge, Subject
+from seqcredit.inspect.numbers import Choice, Credit, Examiner, Subject
 
 HOSTILE = "<img src=x onerror=window.hacked=1> </script><script>window.hacked=1</script> <!-- {{SCRIPT}} \"'&amp;"
 
 
 @pytest.fixture(scope="module")
-def written(judges: list[Judge], subjects: list[Subject], tmp_path_factory: pytest.TempPathFactory) -> str:
+def written(examiners: list[Examiner], subjects: list[Subject], tmp_path_factory: pytest.TempPathFactory) -> str:
     out = tmp_path_factory.mktemp("page") / "credit.html"
-    assert page.write(page.payload(judges, subjects, "three runs"), out) == out.stat().st_size
+    assert page.write(page.payload(examiners, subjects, "three runs"), out) == out.stat().st_size
     return out.as_uri()
 
 
@@ -42,9 +42,9 @@ def figure(value: float) -> str:
 # --- the file --------------------------------------------------------------------------------------------------------
 
 
-def test_the_file_holds_every_record_once_and_in_order(judges: list[Judge], subjects: list[Subject]) -> None:
+def test_the_file_holds_every_record_once_and_in_order(examiners: list[Examiner], subjects: list[Subject]) -> None:
     many = subjects * 2
-    text = page.html(page.payload(judges, many, "title"))
+    text = page.html(page.payload(examiners, many, "title"))
     first, rest = unpacked(text, "first"), unpacked(text, "rest")
     assert (len(first["subjects"]), len(rest), first["more"]) == (page.AT_ONCE, 60 - page.AT_ONCE, 60 - page.AT_ONCE)
     words = first["words"]
@@ -72,8 +72,8 @@ def test_scales_leave_out_only_the_largest(subjects: list[Subject]) -> None:
     assert page.scales([]) == {}
 
 
-def test_the_policy_allows_this_script_and_this_style_and_nothing_else(judges: list[Judge]) -> None:
-    text = page.html(page.payload(judges, [], "title"))
+def test_the_policy_allows_this_script_and_this_style_and_nothing_else(examiners: list[Examiner]) -> None:
+    text = page.html(page.payload(examiners, [], "title"))
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     for tag, directive in (("script", "script-src"), ("style", "style-src")):
         (inside,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
@@ -86,9 +86,9 @@ def test_the_policy_allows_this_script_and_this_style_and_nothing_else(judges: l
     assert "innerHTML" not in text
 
 
-def test_no_text_of_the_data_stands_in_the_markup(judges: list[Judge]) -> None:
+def test_no_text_of_the_data_stands_in_the_markup(examiners: list[Examiner]) -> None:
     credit = Credit(HOSTILE, [HOSTILE, "</s>"], [-0.5, -0.1], [0.5, 0.1], [[Choice(HOSTILE, 0.6, None)]] * 2)
-    text = page.html(page.payload(judges[:1], [Subject(HOSTILE, [HOSTILE], [credit])], HOSTILE))
+    text = page.html(page.payload(examiners[:1], [Subject(HOSTILE, [HOSTILE], [credit])], HOSTILE))
     assert "hacked" not in text
     assert text.count("<script") == text.count("</script") == 3
 
@@ -301,12 +301,12 @@ def test_it_fits_in_light_and_dark(tab: Callable[..., Any], written: str, width:
     check()
 
 
-def test_hostile_text_is_only_text(tab: Callable[..., Any], judges: list[Judge], tmp_path: Path) -> None:
+def test_hostile_text_is_only_text(tab: Callable[..., Any], examiners: list[Examiner], tmp_path: Path) -> None:
     numbers = {name: [0.5, 0.1] for name in ("entropy", "rewards", "returns", "q", "value", "advantage", "td")}
     lists = {name: [[Choice(HOSTILE, 0.6, 1.0)]] * 2 for name in page.LISTS}
     credit = Credit(HOSTILE, [HOSTILE, "</s>"], [-0.5, -0.1], scores=[0.0, 1.0, 1.0], bleu=3.0, **numbers, **lists)
     out = tmp_path / "hostile.html"
-    page.write(page.payload(judges[:1], [Subject(HOSTILE, [HOSTILE], [credit])], HOSTILE), out)
+    page.write(page.payload(examiners[:1], [Subject(HOSTILE, [HOSTILE], [credit])], HOSTILE), out)
     seen = tab(out.as_uri()).page
     assert seen.inner_text("dd.source").split() == HOSTILE.split()
     assert seen.locator("[data-token='0']").text_content() == HOSTILE
@@ -317,10 +317,10 @@ def test_hostile_text_is_only_text(tab: Callable[..., Any], judges: list[Judge],
 
 
 def test_without_a_reference_the_page_says_so(tab: Callable[..., Any], shown: Any, tmp_path: Path) -> None:
-    judges = inspection.load_judges([shown.mle, shown.erac], shown.prepared)
-    alone = inspection.inspect_typed(judges, shown.prepared, "heute singt der hund .", [])
-    full = inspection.inspect_typed(judges, shown.prepared, "heute singt der hund .", ["the dog sings today ."])
-    page.write(page.payload(judges, [alone, full], "typed"), tmp_path / "typed.html")
+    examiners = inspection.load_examiners([shown.mle, shown.erac], shown.prepared)
+    alone = inspection.inspect_typed(examiners, shown.prepared, "heute singt der hund .", [])
+    full = inspection.inspect_typed(examiners, shown.prepared, "heute singt der hund .", ["the dog sings today ."])
+    page.write(page.payload(examiners, [alone, full], "typed"), tmp_path / "typed.html")
     seen = tab((tmp_path / "typed.html").as_uri()).page
     assert "only probability and entropy can be shown" in seen.inner_text("#subject")
     usable = [i.get_attribute("value") for i in seen.locator("#quantities input").all() if i.is_enabled()]
@@ -358,10 +358,12 @@ def many(count: int, tokens: int) -> list[Subject]:
 
 
 @pytest.mark.slow
-def test_a_thousand_sentences_are_small_and_fast(tab: Callable[..., Any], judges: list[Judge], tmp_path: Path) -> None:
+def test_a_thousand_sentences_are_small_and_fast(
+    tab: Callable[..., Any], examiners: list[Examiner], tmp_path: Path
+) -> None:
     out = tmp_path / "large.html"
     # A hundred of them, ten times over: gzip looks back 32 kB, and they are far more.
-    size = page.write(page.payload(judges[:2], many(100, 20) * 10, "large"), out)
+    size = page.write(page.payload(examiners[:2], many(100, 20) * 10, "large"), out)
     assert 2_000_000 < size <= 5_000_000
     shown: list[int] = []
     while len(shown) < 8 and min(shown, default=1_000) >= 1_000:  # a machine that does other things may be slow once

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from seqcredit.cli import main
+from seqcredit.experiments.history import history
 from seqcredit.experiments.runs import Run
 from seqcredit.inspect import watch as watching
-from seqcredit.results.logs import history
 
 
 def copy(run: Run, folder: Path) -> Run:

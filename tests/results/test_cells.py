@@ -2,19 +2,21 @@
 
 import gzip
 import json
+from dataclasses import replace
 from operator import eq
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cellar import ROOT, make_data, references, spoilt, write_cell
+from cellar import ROOT, finish, make_data, references, spoilt, write_cell
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments.runs import Run
 from seqcredit.results import cells
-from seqcredit.results.evaluate import write_hypotheses
+from seqcredit.results.evaluate import metric_of
+from seqcredit.rewards.metrics import BLEU, CHRF, corpus
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +35,13 @@ def test_files_runs_and_folders_of_both(prepared: Prepared, tmp_path: Path) -> N
     (tmp_path / "all" / "data").mkdir()
     (tmp_path / "all" / "data" / "manifest.json").write_text("{}")  # of prepared data: no cell
     done = make_run(tmp_path / "all" / "elsewhere", prepared, "MLE", 2)
-    write_hypotheses(done, "test", references(prepared))
-    (done.folder / "result.json").write_text(json.dumps({"recipe": "MLE", "seed": 2, "bleu": 100.0}))
+    finish(done, prepared, references(prepared))
     found = {cell.name + str(cell.seed): cell for cell in cells.read([tmp_path / "all", tmp_path / "all" / "mle-1"])}
     assert set(found) == {"erac-tau-0.043", "mle1", "MLE2"}
-    assert (found["mle1"].bleu, found["MLE2"].bleu) == (None, 100.0)
+    assert (found["mle1"].score, found["MLE2"].score) == (None, 100.0)
     whole = np.array([[n, n, *counts, *counts] for n, counts in _perfect(references(prepared))])
-    assert np.array_equal(found["MLE2"].counts(), whole)
-    kept = found["erac-tau-0.043"].counts()
+    assert np.array_equal(found["MLE2"].statistics(), whole)
+    kept = found["erac-tau-0.043"].statistics()
     assert np.array_equal(kept[:, [0, 1, 6, 7, 8, 9]], whole[:, [0, 1, 6, 7, 8, 9]])
     same = [sum(map(eq, *pair)) for pair in zip(spoilt(prepared, 0.1, 1), references(prepared), strict=True)]
     assert list(kept[:, 2]) == same != list(whole[:, 2])
@@ -57,7 +58,7 @@ def test_counts_that_are_missing_or_broken(prepared: Prepared, tmp_path: Path) -
     (cell,) = cells.read([path])
     beside, rows = path.with_suffix(".counts.gz"), "1 2 3 4 5 6 7 8 9 10\n"
     beside.write_bytes(gzip.compress((2 * rows).encode()))
-    assert np.array_equal(cell.counts(), [range(1, 11)] * 2)
+    assert np.array_equal(cell.statistics(), [range(1, 11)] * 2)
     good = beside.read_bytes()
     broken = [
         gzip.compress(text.encode())
@@ -66,29 +67,81 @@ def test_counts_that_are_missing_or_broken(prepared: Prepared, tmp_path: Path) -
     for data in (*broken, good[:-9], b"no gzip", good.replace(good[10:14], b"\xff\xff\xff\xff")):
         beside.write_bytes(data)
         with pytest.raises(UserError, match=r"mle-1\.counts\.gz does not hold 10 whole numbers a line"):
-            cell.counts()
+            cell.statistics()
     beside.unlink()
-    assert cell.counts() is None
+    assert cell.statistics() is None
 
 
-def test_settings_come_from_the_command_of_an_older_cell() -> None:
-    (cell,) = cells.read([ROOT / "results" / "tatoeba" / "erac-1.json"])
+def test_settings_and_validation_are_those_of_the_last_phase() -> None:
+    (cell,) = cells.read([ROOT / "results" / "tatoeba-seeds" / "erac-1.json"])
     assert cell.actor_critic is not None
-    assert (cell.actor_critic.tau, cell.actor_critic.epochs) == (0.02, 4)
-    assert cell.validation == pytest.approx(49.7784, abs=1e-4)
-    (cell,) = cells.read([ROOT / "results" / "tatoeba" / "mle-1.json"])
+    assert (cell.actor_critic.tau, cell.actor_critic.epochs) == (0.04, 1)
+    assert cell.validation == cell.figures["validation"]["actor_critic"]
+    (cell,) = cells.read([ROOT / "results" / "tatoeba-seeds" / "mle-1.json"])
     assert cell.actor_critic is None
 
 
-def test_overrides_of_a_command_are_written_in_two_ways(prepared: Prepared, tmp_path: Path) -> None:
-    path = tmp_path / "erac-1.json"
-    write_cell(path, prepared, "ERAC", references(prepared), 1)
-    kept = json.loads(path.read_text())
-    del kept["settings"]
-    words = "seqcredit train recipes/tatoeba/erac.toml --set phase.3.tau=0.5 --seed 1 --set=phase.3.epochs=7"
-    path.write_text(json.dumps({**kept, "command": words}))
+def test_a_cell_without_a_metric_is_judged_by_bleu() -> None:
+    """As all of those are that were recorded before there was another one."""
+    (cell,) = cells.read([ROOT / "results" / "tatoeba-seeds" / "erac-1.json"])
+    assert "metric" not in cell.figures
+    assert (cell.metric, cell.score, cell.signature) == (BLEU, cell.figures["bleu"], cell.figures["bleu_signature"])
+    rows = cell.statistics()
+    assert rows.shape == (4100, 10)
+    assert BLEU.score(rows.sum(0)) == pytest.approx(cell.score, abs=1e-4)
+
+
+def test_a_cell_by_another_metric_that_it_has_kept(prepared: Prepared, tmp_path: Path) -> None:
+    write_cell(tmp_path / "a-1.json", prepared, "A", references(prepared), 1, chrf=77.5, chrf_signature="chrF2|x")
+    (cell,) = cells.read([tmp_path], "chrf")
+    assert (cell.metric, cell.score, cell.signature) == (CHRF, 77.5, "chrF2|x")
+    assert cell.judged_by == BLEU
+    assert cell.statistics() is None  # those beside it are BLEU's
+    with pytest.raises(UserError, match=r"a-1\.json has kept no edit: choose one that it has, bleu, chrf"):
+        cells.read([tmp_path], "edit")
+
+
+def test_a_run_by_any_metric_while_its_data_are_there(prepared: Prepared, tmp_path: Path) -> None:
+    run, said = make_run(tmp_path / "mle-1", prepared, "MLE", 1), spoilt(prepared, 0.3, 1)
+    finish(run, prepared, said)
+    known = [[words] for words in references(prepared)]
+    for name in ("edit", "exact", "reward", "bleu"):
+        (cell,) = cells.read([run.folder], name)
+        judge = metric_of(run, prepared, name)
+        assert (cell.metric.name, cell.judged_by) == (name, BLEU)
+        assert cell.score == pytest.approx(corpus(judge, said, known).value, abs=1e-4)
+        assert np.array_equal(cell.statistics(), judge.statistics(said, known))
+    make_run(tmp_path / "half-2", prepared, "MLE", 2)
+    assert [cell.score for cell in cells.read([tmp_path / "half-2"], "edit")] == [None]
+    gone = replace(run, about={**run.about, "data": str(tmp_path / "nowhere")})
+    (run.folder / "run.json").write_text(json.dumps(gone.about))
+    with pytest.raises(UserError, match="has kept no edit"):
+        cells.read([run.folder], "edit")
+
+
+def test_metrics_do_not_stand_together(prepared: Prepared, tmp_path: Path) -> None:
+    write_cell(tmp_path / "a-1.json", prepared, "A", references(prepared), 1, chrf=1.0, chrf_signature="c")
+    about = {"metric": "edit", "score": 30.0, "signature": "e", "chrf": 2.0, "chrf_signature": "c"}
+    write_cell(tmp_path / "b-1.json", prepared, "B", references(prepared), 1, **about)
+    with pytest.raises(UserError, match=r"their metrics differ; .* or choose one that all have kept with --metric"):
+        cells.check_alike(cells.read([tmp_path]))
+    found = cells.read([tmp_path], "chrf")
+    cells.check_alike(found)
+    assert [cell.score for cell in found] == [1.0, 2.0]
+
+
+def test_rows_of_numbers_that_are_not_whole(prepared: Prepared, tmp_path: Path) -> None:
+    path = tmp_path / "a-1.json"
+    about = {"metric": "mine:f", "score": 0.5, "signature": "mine", "metric_label": "f", "higher_is_better": False}
+    write_cell(path, prepared, "A", references(prepared), 1, **about)
+    path.with_suffix(".counts.gz").write_bytes(gzip.compress(b"0.25 1\n0.75 1\n"))
     (cell,) = cells.read([path])
-    assert (cell.actor_critic.tau, cell.actor_critic.epochs, cell.command) == (0.5, 7, words)
+    assert cell.metric.score(cell.statistics().sum(0)) == 0.5
+    assert (cell.metric.label, cell.metric.higher) == ("f", False)
+    for broken in (b"0.25\n", b"nan 1\n", b"0.25 1 1\n"):
+        path.with_suffix(".counts.gz").write_bytes(gzip.compress(broken))
+        with pytest.raises(UserError, match="does not hold 2 numbers a line"):
+            cell.statistics()
 
 
 def test_a_row_has_a_seed_once(prepared: Prepared, tmp_path: Path) -> None:
@@ -119,8 +172,8 @@ def test_settings_that_nobody_knows(prepared: Prepared, tmp_path: Path) -> None:
     write_cell(path, prepared, "ERAC", references(prepared), 1)
     kept = json.loads(path.read_text())
     del kept["settings"]
-    path.write_text(json.dumps({**kept, "command": "seqcredit train gone/recipe.toml"}))
-    with pytest.raises(UserError, match=r"there is no recipe gone/recipe\.toml"):
+    path.write_text(json.dumps(kept))
+    with pytest.raises(UserError, match=r"erac-1\.json has not kept its settings: record it again"):
         _ = cells.read([path])[0].settings
 
 

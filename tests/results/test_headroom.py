@@ -20,7 +20,7 @@ from seqcredit.results import cells, headroom, layouts
 from seqcredit.results.evaluate import load_actor
 from seqcredit.results.headroom import WAYS, Speaker, expected_payoffs
 from seqcredit.rewards import Bleu, EditDistance
-from seqcredit.rewards.corpus import corpus_bleu
+from seqcredit.rewards.metrics import corpus_bleu
 from seqcredit.training.decoding import Search, decode
 from seqcredit.types import Batch, lengths, pad, pad_references, token_mask
 

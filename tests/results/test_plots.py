@@ -12,10 +12,11 @@ from PIL import Image
 
 from cellar import MLE, bleu, references, spoilt, write_cell
 from seqcredit.cli import main
+from seqcredit.experiments.history import history
 from seqcredit.inspect import bench
 from seqcredit.inspect.numbers import Credit, Subject, inspect_one
-from seqcredit.results import cells, plots, tables
-from seqcredit.results.logs import History, history
+from seqcredit.results import cells, plots
+from seqcredit.training.log import History
 
 
 def test_growth_has_a_panel_an_axis_and_a_line_an_algorithm(tmp_path) -> None:
@@ -189,11 +190,13 @@ def test_words_are_not_formulas(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("ending", "kinds"), [("svg", ("tau", "credit")), ("png", ("ablation", "curves"))])
 def test_the_same_figure_has_the_same_bytes(ending: str, kinds: tuple, tiny, by_tau: Path, tmp_path: Path) -> None:
-    grid = {0.0: {0.1: tables.Summary([1.0, 2.0], 1)}, 0.1: {1.0: tables.Summary([3.0], 0)}}
+    for number, smoothing in enumerate((0, 0.001)):
+        said = spoilt(tiny.prepared, 0.1 + 0.1 * number, 1)
+        write_cell(tmp_path / f"{number}-1.json", tiny.prepared, "ERAC", said, 1, [f"phase.3.smoothing={smoothing}"])
     figures = {
         "tau": cells.read([by_tau]),
         "curves": {"run": history(tiny.done)},
-        "ablation": grid,
+        "ablation": cells.read([tmp_path]),
         "credit": inspect_one(tiny.done, tiny.prepared, "test", 1),
     }
     for kind in kinds:

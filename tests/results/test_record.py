@@ -9,14 +9,13 @@ from statistics import fmean, stdev
 
 import pytest
 
-from cellar import make_data, references, spoilt, write_counts
+from cellar import finish, make_data, references, spoilt, write_counts
 from seqcredit import config
 from seqcredit.cli import parser
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import checksum
 from seqcredit.experiments.runs import Run
 from seqcredit.results import cells
-from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.results.record import record
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -88,7 +87,7 @@ def test_published_counts_give_the_published_bleu(path: Path) -> None:
 
 TRANSLATED = {
     "mle": "MLE",
-    "mle-continued": "MLE, continued",
+    "mle-continued": "continued MLE",
     "raml-from-mle": "RAML, from MLE",
     "vaml-copying": "VAML, copying critic",
     "ac": "AC",
@@ -111,7 +110,7 @@ def readme_row(folder: str, cell: str, row: str, section: str) -> str:
         found = [line.split(" | ")[-2].strip() for line in page.splitlines() if line.startswith(start)]
         return f"{fmean(bleus(folder, cell)) - fmean(bleus(folder, to)):+.2f} ({found[0]})" if any(found) else ""
 
-    changes = (difference("mle", f"| {row} | "), difference("mle-continued", f"| {row} against MLE, continued | "))
+    changes = (difference("mle", f"| {row} | "), difference("mle-continued", f"| {row} against continued MLE | "))
     said = f"| {row} | {fmean(bleus(folder, cell)):.2f} ± {stdev(bleus(folder, cell)):.2f} | {' | '.join(changes)} |"
     return said.replace("|  |", "| |").replace("|  |", "| |")
 
@@ -134,8 +133,7 @@ def test_a_cell_has_the_counts_of_its_sentences(tmp_path: Path) -> None:
     prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
     said = [[], *spoilt(prepared, 0.3, 1)[1:]]
     run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
-    write_hypotheses(run, "test", said)
-    (run.folder / "result.json").write_text(json.dumps({"recipe": "tiny", "seed": 1, "bleu": 3.0}))
+    finish(run, prepared, said)
     file, expected = tmp_path / "cells" / "tiny-1.json", tmp_path / "expected.json"
     record(run, prepared, file)
     write_counts(expected, said, references(prepared))
@@ -152,8 +150,7 @@ def test_a_cell_keeps_the_curve_of_its_credit_error(tmp_path: Path) -> None:
     """Over the updates of all phases, and without what a rollback undid."""
     prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
     run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
-    write_hypotheses(run, "test", spoilt(prepared, 0.3, 1))
-    (run.folder / "result.json").write_text(json.dumps({"recipe": "tiny", "seed": 1, "bleu": 3.0}))
+    finish(run, prepared, spoilt(prepared, 0.3, 1))
     log = [("validation", "a", 5, 2.0), ("phase_end", "a", 5, None), ("validation", "b", 5, 1.5)]
     log += [("validation", "b", 10, 9.0), ("validation", "b", 10, 1.0)]
     entries = [

@@ -4,10 +4,12 @@ from itertools import zip_longest
 import numpy as np
 import pytest
 import sacrebleu
+from sacrebleu.significance import PairedTest
 
 from cellar import by_sacrebleu
 from seqcredit.errors import UserError
-from seqcredit.results.significance import bootstrap, counts, differences, resampled
+from seqcredit.results.significance import bootstrap, differences, resampled
+from seqcredit.rewards.metrics import BLEU, CHRF, EDIT, corpus, own
 
 REFERENCES = [[f"word{i} is number {i} of the list".split()] for i in range(60)]
 GOOD = [group[0] for group in REFERENCES]
@@ -28,7 +30,7 @@ def test_the_sentences_that_differ_most_come_first() -> None:
     worse = [*GOOD]
     worse[7] = ["nonsense"]
     found = differences(GOOD, worse, REFERENCES)
-    assert found[0].sentence == 7
+    assert found[0].example == 7
     assert found[0].baseline == pytest.approx(100)
     assert found[0].system < 1
     assert abs(found[1].system - found[1].baseline) < 1e-9
@@ -65,7 +67,7 @@ def test_counts_are_sacrebleus(references: list[list[list[str]]]) -> None:
     lines = [" ".join(words) for words in ODD]
     streams = list(zip_longest(*([" ".join(words) for words in group] for group in references)))
     metric = sacrebleu.BLEU(tokenize="none", force=True, references=streams)
-    found = counts(ODD, references)
+    found = BLEU.statistics(ODD, references)
     assert found.tolist() == [list(map(int, row)) for row in metric._extract_corpus_statistics(lines, None)]
     assert found.shape == (22, 10)
     assert len(set(map(tuple, found[:, 1:].T))) == 9  # no two columns are alike
@@ -111,3 +113,49 @@ def test_a_gain_of_one_seed_in_three_is_not_significant() -> None:
     once, always = [*before[:2], GOOD], [spoilt(0.05, seed) for seed in (1, 2, 3)]
     assert bootstrap(before, once, REFERENCES, paired=True).p > 0.05
     assert bootstrap(before, always, REFERENCES, paired=True).p < 0.01
+
+
+@pytest.mark.parametrize("references", [ONE, MANY], ids=["one reference", "one to three"])
+def test_chrf_is_resampled_as_by_sacrebleu(references: list[list[list[str]]]) -> None:
+    lines = [(name, [" ".join(words) for words in said]) for name, said in (("a", ODD), ("b", [w[:-1] for w in ODD]))]
+    streams = list(zip_longest(*([" ".join(words) for words in group] for group in references)))
+    judge = sacrebleu.CHRF(references=streams)
+    signatures, scores = PairedTest(lines, {"chrF": judge}, None, test_type="bs", n_samples=1000)()
+    ours = bootstrap([ODD], [[words[:-1] for words in ODD]], references, metric=CHRF)
+    assert (ours.p, ours.signature) == (scores["chrF2"][1].p_value, str(signatures["chrF2"]))
+    assert (ours.baseline, ours.system) == pytest.approx([result.score for result in scores["chrF2"]], rel=1e-6)
+
+
+def test_any_metric_is_resampled_alike() -> None:
+    """By hand: the error rate of lists of sentences drawn anew, the same for both; fewer errors are a fall."""
+    one, two = spoilt(0.3, 1), spoilt(0.1, 2)
+    draws = np.random.default_rng(12345).choice(60, size=(40, 60), replace=True)
+
+    def rate(said: list[list[str]], chosen: list[int]) -> float:
+        return corpus(EDIT, [said[i] for i in chosen], [REFERENCES[i] for i in chosen]).value
+
+    changes = [rate(two, list(row)) - rate(one, list(row)) for row in draws]
+    found = bootstrap([one], [two], REFERENCES, samples=40, metric=EDIT)
+    assert found.system - found.baseline == pytest.approx(rate(two, range(60)) - rate(one, range(60)), rel=1e-6)
+    assert found.interval == pytest.approx(np.quantile(changes, (0.025, 0.975)), rel=1e-6)
+    assert found.interval[1] < 0
+    assert found.p < 0.05
+    assert found.signature == "token error rate|bs:40|seed:12345|reference:best"
+
+
+def test_statistics_that_are_not_whole_keep_their_precision() -> None:
+    rows = np.array([[1e8 + 0.1, 1.0], [1e8 + 0.3, 1.0]])
+    judge = own("m:f", len)
+    assert resampled(rows, 5, judge)[0] == pytest.approx(1e8 + 0.2, abs=1e-6)  # float32 would have 1e8
+
+
+def test_a_signature_of_one_word() -> None:
+    judge = own("m:f", lambda text, references: float(len(text)))
+    assert bootstrap([GOOD], [BAD], REFERENCES, 9, metric=judge).signature == "m:f|bs:9|seed:12345"
+
+
+def test_examples_differ_by_their_own_figure() -> None:
+    worse = [*GOOD]
+    worse[3] = ["nonsense"]
+    found = differences(GOOD, worse, REFERENCES, EDIT)
+    assert (found[0].example, found[0].baseline, found[0].system) == (3, 0, 100)

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cellar import ROOT, bleu, by_sacrebleu, make_data, references, spoilt, table_command, write_cell
+from cellar import ROOT, bleu, by_sacrebleu, finish, make_data, references, spoilt, table_command, write_cell
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments.runs import Run
 from seqcredit.results import cells, tables
-from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.results.significance import bootstrap
 from seqcredit.results.tables import Table
+from seqcredit.rewards.metrics import BLEU, EDIT, corpus
 
 
 @pytest.fixture(scope="module")
@@ -95,13 +95,10 @@ def test_a_run_is_counted_by_its_own_data(prepared: Prepared, tmp_path: Path, ca
     wanted = references(prepared)
     moved = tmp_path / "data"
     shutil.copytree(prepared.folder, moved)
-    signature = "nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:2.6.0"
     for name, hypotheses in said.items():
         recipe = config.Recipe(name, (config.Mle("mle", 0.1),), seed=1)
         run = Run.create(tmp_path / "runs" / name, "", recipe, moved, prepared.checksums)
-        write_hypotheses(run, "test", hypotheses)
-        figures = {"recipe": name, "seed": 1, "bleu": bleu(hypotheses, wanted), "bleu_signature": signature}
-        (run.folder / "result.json").write_text(json.dumps(figures))
+        finish(run, prepared, hypotheses)
     out, _ = table_command(capsys, tmp_path / "runs", "--format", "csv")
     p, _ = by_sacrebleu(said["MLE"], said["near"], [[words] for words in wanted])
     assert rows(out)["near"]["p"] == f"{p:.3f}"
@@ -111,44 +108,59 @@ def test_a_run_is_counted_by_its_own_data(prepared: Prepared, tmp_path: Path, ca
     assert "p is blank where a cell has no counts of its sentences beside it" in err
 
 
-def test_without_counts_kept_significance_is_shown(tmp_path: Path, capsys) -> None:
-    for path in (ROOT / "results" / "tatoeba").glob("*.json"):
-        shutil.copy(path, tmp_path)
-    cell = json.loads((tmp_path / "ac-1.json").read_text())
-    cell["against"]["tatoeba-mle"]["p"] = 0.987
-    (tmp_path / "ac-1.json").write_text(json.dumps(cell))
-    out, err = table_command(capsys, tmp_path, "--format", "csv")
-    assert rows(out)["AC"]["p"] == "0.987"
-    assert cell["against"]["tatoeba-mle"]["test"] in err
-    out, err = table_command(
-        capsys, tmp_path / "ac-1.json", tmp_path / "mle-1.json", "--baseline", "AC", "--format", "csv"
-    )
-    assert (rows(out)["MLE"]["p"], rows(out)["MLE"]["to AC"]) == ("", "-0.44")
-    assert "p is blank where a cell has no counts" in err
-
-
 def test_published_cells_are_judged_as_sacrebleu_judged_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Their p was kept when they were recorded, by sacreBLEU from hypotheses and references."""
-    out, _ = table_command(capsys, ROOT / "results" / "tatoeba", "--format", "csv")
-    found = rows(out)
-    for name, file in (("AC", "ac-1"), ("ERAC", "erac-1"), ("ERAC (erac-tau-0.04)", "erac-tau-0.04-1")):
-        cell = json.loads((ROOT / "results" / "tatoeba" / f"{file}.json").read_text())
-        other = cell["against"]["tatoeba-mle"]
-        assert found[name]["p"] == f"{other['p']:.3f}"
-        assert found[name]["to MLE"] == f"{cell['bleu'] - other['bleu']:+.2f}"
-    out, _ = table_command(capsys, ROOT / "results" / "tatoeba", "--format", "csv", "--baseline", "mle-continued")
-    assert rows(out)["AC"]["p"] == "0.003"
+    folder = ROOT / "results" / "multi30k-five"
+    out, _ = table_command(capsys, folder, "--format", "csv")
+    for name, file in (("AC", "ac-1"), ("ERAC", "erac-1"), ("RAML, from MLE", "raml-from-mle-1")):
+        cell = json.loads((folder / f"{file}.json").read_text())
+        other = cell["against"]["mle-1"]
+        assert rows(out)[name]["p"] == f"{other['p']:.3f}"
+        assert rows(out)[name]["to MLE"] == f"{cell['bleu'] - other['bleu']:+.2f}"
+    kept = json.loads((folder / "erac-1.json").read_text())["against"]["mle-continued-1"]
+    out, _ = table_command(capsys, folder, "--format", "csv", "--baseline", "mle-continued")
+    assert rows(out)["ERAC"]["p"] == f"{kept['p']:.3f}"
+
+
+def test_lower_may_be_better(prepared: Prepared, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Any metric from a run's own data: differences keep their sign, and the note says which way is good."""
+    known, said = [[words] for words in references(prepared)], {}
+    for name, share in (("MLE", 0.3), ("near", 0.28)):
+        recipe = config.Recipe(name, (config.Mle("mle", 0.1),), seed=1)
+        run = Run.create(tmp_path / name, "", recipe, prepared.folder, prepared.checksums)
+        said[name] = spoilt(prepared, share, 1)
+        finish(run, prepared, said[name], "edit")
+    out, err = table_command(capsys, tmp_path, "--format", "csv")
+    expected = bootstrap([said["MLE"]], [said["near"]], known, metric=EDIT)
+    mle, near = (corpus(EDIT, said[name], known).value for name in ("MLE", "near"))
+    assert near < mle
+    row = rows(out)["near"]
+    assert (row["seed 1"], row["to MLE"], row["p"]) == (f"{near:.2f}", f"{near - mle:+.2f}", f"{expected.p:.3f}")
+    assert row["to MLE"].startswith("-")
+    assert "token error rate (lower is better), test, 40 sentences, token error rate|reference:best." in err
+    assert expected.signature in err
+    out, err = table_command(capsys, tmp_path, "--format", "csv", "--metric", "bleu")
+    assert rows(out)["near"]["seed 1"] == f"{bleu(said['near'], references(prepared)):.2f}"
+    _, err = table_command(capsys, tmp_path, "--metric", "blue")
+    assert "There is no metric 'blue'; the nearest is 'bleu'" in err
+
+
+def test_the_best_is_so_by_direction() -> None:
+    means = {"a": 1.0, "b": 3.0, "c": 2.0}
+    assert (tables.better(BLEU, means), tables.better(EDIT, means)) == ({"b"}, {"a"})
+    assert tables.better(BLEU, {"a": 1.0}) == set()
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ([ROOT / "results"], "do not belong together"),
-        ([ROOT / "results" / "tatoeba", "--baseline", "none"], "there is none among the rows"),
-        ([ROOT / "results" / "tatoeba", "--layout", "entropy"], "both are ERAC with seed 1"),
-        ([ROOT / "results" / "tatoeba", "--layout", "ablation"], "has learning_rate = 0.0002 and"),
-        ([ROOT / "results" / "tatoeba" / "mle-1.json", "--layout", "ablation"], "no cell of ERAC"),
-        ([ROOT / "results" / "tatoeba", "--layout", "table1", "--baseline", "AC"], "is for --layout plain"),
+        ([ROOT / "results" / "tatoeba-seeds", "--baseline", "none"], "there is none among the rows"),
+        ([ROOT / "results" / "tatoeba-ablation", "--layout", "entropy"], "both are ERAC with seed 1"),
+        ([ROOT / "results" / "tatoeba-search", "--layout", "ablation"], "has learning_rate = 0.00015 and"),
+        ([ROOT / "results" / "tatoeba-seeds" / "mle-1.json", "--layout", "ablation"], "no cell of ERAC"),
+        ([ROOT / "results" / "tatoeba-seeds", "--layout", "table1", "--baseline", "AC"], "is for --layout plain"),
+        ([ROOT / "results" / "tatoeba-seeds", "--metric", "cider"], "has kept no cider: choose one that it has, bleu"),
         ([ROOT / "nowhere"], "There is no cell"),
     ],
 )

@@ -71,7 +71,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     about = "default: runs/demo, runs/demo-captioning; with --quick, runs/demo-quick, runs/demo-captioning-quick"
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=about)
     parser.add_argument("--only", nargs="+", choices=ROWS, metavar="NAME", help=f"some of {', '.join(ROWS)}")
-    about = "a minute: fewer epochs, a shorter test, and only MLE, continued MLE and ERAC"
+    about = "a minute: fewer epochs, a shorter test, and only continued MLE MLE and ERAC"
     parser.add_argument("--quick", action="store_true", help=about)
 
 
@@ -178,7 +178,7 @@ def table(out: Path, names: Sequence[str] = ROWS) -> "Table":
     from rich.table import Table
 
     results = {name: read(out, name) for name in names}
-    made = Table("algorithm", "test BLEU", "to MLE", "to MLE, continued", "validation")
+    made = Table("algorithm", "test BLEU", "to MLE", "to continued MLE", "validation")
     bases = [results.get(name) for name in ("mle", "mle-continued")]
     for result in results.values():
         differences = ("" if base is None else f"{result.bleu - base.bleu:+.2f}" for base in bases)

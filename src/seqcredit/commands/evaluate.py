@@ -1,6 +1,7 @@
 """`seqcredit evaluate`: the figures of a run on a split, or on two text files."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from seqcredit.commands import shared
@@ -15,6 +16,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     about = "two text files instead"
     parser.add_argument("--raw", nargs=2, type=Path, metavar=("SOURCE", "REFERENCE"), help=about)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    shared.metric_option(parser)
     shared.search_options(parser)
 
 
@@ -26,17 +28,23 @@ def run(options: argparse.Namespace) -> int:
 
     shared.use_device(options)
     found, prepared = shared.open_run(options.run_folder)
-    search = shared.search_of(found, options)
+    search, metric, written = (
+        shared.search_of(found, options),
+        evaluate.metric_of(found, prepared, options.metric),
+        None,
+    )
+    how = (search, options.device, options.phase, metric)
     if options.raw:
         source, reference = options.raw
-        figures = evaluate.evaluate_raw(found, prepared, source, reference, search, options.device, options.phase)
+        figures = evaluate.evaluate_raw(found, prepared, source, reference, *how)
     else:
-        split = prepared.split(options.split)
-        figures, hypotheses = evaluate.evaluate(found, prepared, split, search, options.device, options.phase)
-        evaluate.write_hypotheses(found, options.split, hypotheses)
+        figures, hypotheses = evaluate.evaluate(found, prepared, prepared.split(options.split), *how)
+        written = evaluate.keep(found, options.split, figures, hypotheses, search, options.phase)
     if options.json:
         print(json.dumps(figures, indent=1))
     else:
         for key, value in figures.items():
             print(f"{key:22} {value}")
+    if written:
+        print(f"written to {written}, with its hypotheses", file=sys.stderr if options.json else sys.stdout)
     return 0

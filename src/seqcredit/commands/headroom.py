@@ -19,6 +19,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="valid", help="a split of the prepared data (default: valid)")
     about = "sentences drawn for each source, half of them to choose from and half to judge by (default: 32)"
     parser.add_argument("--samples", type=shared.positive, default=32, metavar="N", help=about)
+    shared.metric_option(parser)
     shared.device_option(parser)
     shared.threads_option(parser)
 
@@ -27,28 +28,37 @@ def run(options: argparse.Namespace) -> int:
     """Each run keeps its figures as soon as they are there; then a table of all."""
     from dataclasses import replace
 
+    from seqcredit.experiments.history import labels
     from seqcredit.experiments.runs import Run
-    from seqcredit.results import cells, layouts, logs, tables
+    from seqcredit.results import cells, layouts, tables
 
     runs = [Run.open(folder) for folder in dict.fromkeys(options.run_folders)]
-    names = logs.labels([run.folder for run in runs])
+    names = labels([run.folder for run in runs])
     rows = [
         replace(cell, name=name) for run, name in zip(runs, names, strict=True) for cell in cells.read([run.folder])
     ]
     cells.check_alike(rows)
     for found in runs:
-        measure(found, shared.data_of(found), options.split, options.samples, options)
+        measure(found, shared.data_of(found), options.split, options.samples, options, options.metric)
     print(tables.markdown(layouts.headroom(rows)), end="")
     return 0
 
 
-def measure(run: "Run", prepared: "Prepared", split: str, samples: int, options: argparse.Namespace) -> None:
+def measure(
+    run: "Run",
+    prepared: "Prepared",
+    split: str,
+    samples: int,
+    options: argparse.Namespace,
+    metric: str | None = None,
+) -> None:
     """The headroom of a run, into its folder."""
     from seqcredit.results import headroom
 
     shared.use_device(options)
     shared.use_threads(options)
     with shared.display() as (say, show):
-        found = headroom.measure(run, prepared, split, samples, options.device, show or (lambda _: None))
+        passing = show or (lambda _: None)
+        found = headroom.measure(run, prepared, split, samples, options.device, passing, metric)
         headroom.write(run, found)
         say(f"{run.folder}: headroom kept in {run.folder / headroom.FILE}")

@@ -33,19 +33,20 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw it."""
+    from seqcredit.experiments.history import history, labels
     from seqcredit.experiments.runs import Run
     from seqcredit.inspect.numbers import inspect_one
-    from seqcredit.results import cells, layouts, logs, plots
+    from seqcredit.results import cells, plots
 
     plots.check(options.out)
     if options.kind == "tau":
         plots.tau(cells.read(options.cells), options.out)
     elif options.kind == "ablation":
-        plots.ablation(layouts.ablation_grid(cells.read(options.cells)), options.out)
+        plots.ablation(cells.read(options.cells), options.out)
     elif options.kind == "curves":
         runs = [Run.open(folder) for folder in options.run_folders]
-        names = logs.labels([run.folder for run in runs])
-        plots.curves({name: logs.history(run) for name, run in zip(names, runs, strict=True)}, options.out)
+        names = labels([run.folder for run in runs])
+        plots.curves({name: history(run) for name, run in zip(names, runs, strict=True)}, options.out)
     else:
         found, prepared = shared.open_run(options.run_folder)
         lender = Run.open(options.critic) if options.critic else None

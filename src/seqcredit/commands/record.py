@@ -11,7 +11,7 @@ ABOUT = "keep the figures of a finished run, with its command, in one file"
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, which file, and what it is compared with."""
     parser.add_argument("run_folder", metavar="RUN", type=Path)
-    about = "the JSON to write, such as results/tatoeba/erac-1.json"
+    about = "the JSON to write, such as results/tatoeba-seeds/erac-1.json"
     parser.add_argument("cell", metavar="FILE", type=Path, help=about)
     about = "runs to compare with, by paired bootstrap"
     parser.add_argument("--against", nargs="+", default=[], type=Path, metavar="RUN", help=about)

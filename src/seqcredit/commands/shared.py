@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from seqcredit.data.prepared import Prepared
     from seqcredit.experiments.runs import Run
-    from seqcredit.inspect.numbers import Judge
+    from seqcredit.inspect.numbers import Examiner
     from seqcredit.training.decoding import Search
 
 Say = Callable[[str], None]
@@ -107,6 +107,12 @@ def machine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tensorboard", action="store_true", help=about)
 
 
+def metric_option(parser: argparse.ArgumentParser, about: str = "what to judge by") -> None:
+    """A metric by its name."""
+    names = "bleu, chrf, rouge-l, cider, edit, wrong, exact, reward, or FILE:FUNCTION"
+    parser.add_argument("--metric", metavar="NAME", help=f"{about}: {names} (default: the recipe's)")
+
+
 def search_options(parser: argparse.ArgumentParser) -> None:
     """How to decode, and with which weights."""
     parser.add_argument("--beam", type=positive, metavar="N", help="beam width (default: the recipe's)")
@@ -175,17 +181,17 @@ def data_of(run: "Run") -> "Prepared":
     return open_data(run.data, run.about["vocabularies"])
 
 
-def open_judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Judge]]":
+def open_judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Examiner]]":
     """Runs that are looked at together, their data, and their networks."""
     from seqcredit.experiments.runs import Run
-    from seqcredit.inspect.numbers import load_judges
+    from seqcredit.inspect.numbers import load_examiners
 
     use_device(options)
     use_threads(options)
     runs = [Run.open(folder) for folder in options.run_folders]
     lender = Run.open(options.critic) if options.critic else None
     prepared = data_of(runs[0])
-    return runs, prepared, load_judges(runs, prepared, lender, options.device)
+    return runs, prepared, load_examiners(runs, prepared, lender, options.device)
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help=about)
     about = "in all cells, such as phase.*.epochs=1; may be given several times"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
+    shared.metric_option(parser, "figures in the grid, of those that a cell keeps")
     about = "only say what there is to do, and how long it will take"
     parser.add_argument("--dry-run", action="store_true", help=about)
 
@@ -46,10 +47,10 @@ def run(options: argparse.Namespace) -> int:
         return 0
     console = Console(highlight=False)
     if not console.is_terminal:
-        return Sweep(plan, machine, lambda line: print(line, flush=True)).run()
+        return Sweep(plan, machine, lambda line: print(line, flush=True), metric=options.metric).run()
     with Live(console=console, auto_refresh=False) as live:
 
         def say(line: str) -> None:
             console.print(line, markup=False, soft_wrap=True)
 
-        return Sweep(plan, machine, say, lambda grid: live.update(grid, refresh=True)).run()
+        return Sweep(plan, machine, say, lambda grid: live.update(grid, refresh=True), options.metric).run()

@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from seqcredit.commands import shared
 from seqcredit.errors import UserError
 
 ABOUT = "a table of result cells: recipes by seeds, or as in the paper"
@@ -21,13 +22,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     layouts = ("plain", "table1", "ablation", "entropy", "credit", "headroom", "search")
     parser.add_argument("--layout", choices=layouts, default="plain", help=about)
+    shared.metric_option(parser, "figures of this one, which all cells must have kept")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print it; notes of a CSV go to stderr."""
     from seqcredit.results import cells, layouts, tables
 
-    found = cells.read(options.cells)
+    found = cells.read(options.cells, options.metric)
     if options.layout != "plain" and options.baseline:
         raise UserError("--baseline is for --layout plain. See 'seqcredit table --help'.")
     made = (

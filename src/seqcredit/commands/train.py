@@ -71,10 +71,10 @@ def finish(run: "Run", prepared: "Prepared", options: argparse.Namespace, proces
         except StoppedError:
             raise UserError(f"stopped and saved; continue with `seqcredit resume {run.folder}`.") from None
     if processes.writes and "test" in prepared.manifest.splits and run.trains_an_actor():
-        search = evaluate.final_search(run.recipe)
-        figures, hypotheses = evaluate.evaluate(run, prepared, prepared.split("test"), search, options.device)
+        search, metric, split = evaluate.final_search(run.recipe), task.metric, prepared.split("test")
+        figures, hypotheses = evaluate.evaluate(run, prepared, split, search, options.device, metric=metric)
         evaluate.write_result(run, "test", figures, hypotheses, trainer.status.diverged)
-        print(f"test BLEU {figures['bleu']:.2f} ({figures['bleu_signature']})")
+        print(f"test {metric.label} {figures['score']:.{metric.digits}f} ({figures['signature']})")
     processes.leave()
     if processes.writes:
         print(f"done: {run.folder}")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Table as RichTable
 
     from seqcredit.credit.oracle import Payoffs, Space
     from seqcredit.types import Reward
@@ -16,7 +16,7 @@ TEMPERATURES = (0.04, 0.4, 1.0)
 SPACES = ((5, 6), (4, 7), (12, 4))  # actions and bound
 
 
-class Cell(NamedTuple):
+class Check(NamedTuple):
     """One claim on one space with one reward at one temperature."""
 
     claim: str
@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
 
     torch.set_num_threads(1)  # thousands of small tensors: threads only wait for each other
     progress = Console(stderr=True)
-    checked = track(cells(), "checking", count(), console=progress, transient=True)
-    results = list(checked if progress.is_terminal else cells())
+    checked = track(checks(), "checking", count(), console=progress, transient=True)
+    results = list(checked if progress.is_terminal else checks())
     if options.json:
         print(json.dumps([cell._asdict() for cell in results], indent=1))
     else:
@@ -97,8 +97,8 @@ def count() -> int:
     return len(SPACES) * len(rewards(spaces()[0])) * len(TEMPERATURES) * len(CLAIMS)
 
 
-def cells() -> Iterator[Cell]:
-    """Every check; the generator of a cell depends on nothing else."""
+def checks() -> Iterator[Check]:
+    """Every check; the generator of one depends on nothing else."""
     from seqcredit.credit.oracle import score
     from seqcredit.types import pad_references
 
@@ -110,7 +110,7 @@ def cells() -> Iterator[Cell]:
                 yield from _check(payoffs, name, tau)
 
 
-def _check(payoffs: "Payoffs", reward: str, tau: float) -> Iterator[Cell]:
+def _check(payoffs: "Payoffs", reward: str, tau: float) -> Iterator[Check]:
     import torch
 
     from seqcredit.credit.theorems import CLAIMS
@@ -119,28 +119,28 @@ def _check(payoffs: "Payoffs", reward: str, tau: float) -> Iterator[Cell]:
     for claim in CLAIMS:
         error = claim.check(payoffs, tau, torch.Generator().manual_seed(0))
         where = (reward, tau, space.actions, space.bound, len(space))
-        yield Cell(claim.text, claim.paper, *where, error, error < TOLERANCE)  # NaN fails
+        yield Check(claim.text, claim.paper, *where, error, error < TOLERANCE)  # NaN fails
 
 
-def summary(results: Sequence[Cell]) -> "Table":
-    """A row a claim, with the worst of its cells."""
-    from rich.table import Table
+def summary(results: Sequence[Check]) -> "RichTable":
+    """A row a claim, with the worst of its checks."""
+    from rich.table import Table as RichTable
 
-    table = Table("claim", "paper", "cells", "largest error", "result")
-    for claim, paper in dict.fromkeys((cell.claim, cell.paper) for cell in results):
-        mine = [cell for cell in results if cell.claim == claim]
-        failed = [cell for cell in mine if not cell.passed]
-        worst = max(mine, key=lambda cell: (not cell.passed, cell.error))
+    table = RichTable("claim", "paper", "checks", "largest error", "result")
+    for claim, paper in dict.fromkeys((check.claim, check.paper) for check in results):
+        mine = [check for check in results if check.claim == claim]
+        failed = [check for check in mine if not check.passed]
+        worst = max(mine, key=lambda check: (not check.passed, check.error))
         verdict = "pass" if not failed else f"FAIL in {len(failed)}, e.g. {worst.reward} at tau {worst.tau}"
         table.add_row(claim, paper, str(len(mine)), f"{worst.error:.1e}", verdict)
     return table
 
 
-def scope(results: Sequence[Cell]) -> str:
+def scope(results: Sequence[Check]) -> str:
     """What was checked, in one sentence."""
-    spaces = {(cell.actions, cell.bound): cell.sequences for cell in results}
+    spaces = {(check.actions, check.bound): check.sequences for check in results}
     listed = ", ".join(f"{count:,} ({v} actions, length <= {t})" for (v, t), count in spaces.items())
-    names = ", ".join(dict.fromkeys(cell.reward for cell in results))
-    taus = ", ".join(f"{tau:g}" for tau in dict.fromkeys(cell.tau for cell in results))
+    names = ", ".join(dict.fromkeys(check.reward for check in results))
+    taus = ", ".join(f"{tau:g}" for tau in dict.fromkeys(check.tau for check in results))
     checked = f"All sequences of {len(spaces)} spaces: {listed}. Rewards: {names}. tau: {taus}."
     return f"{checked} Limit: {TOLERANCE:g} in float64."

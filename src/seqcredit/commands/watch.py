@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
 
     from seqcredit.inspect import watch
 
-    def look() -> list[watch.State]:
+    def look() -> list[watch.Watched]:
         found = watch.states(options.run_folders)
         if options.html:
             watch.write_page(options.html, found, options.every)

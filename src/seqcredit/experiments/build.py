@@ -1,5 +1,6 @@
 """From a recipe and a prepared folder to what there is to train."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -17,7 +18,7 @@ from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.policy import Network
 from seqcredit.rewards import metrics
 from seqcredit.rewards.metrics import Metric
-from seqcredit.rewards.payoff import reward_of
+from seqcredit.rewards.payoff import Payoff, reward_of
 from seqcredit.training.task import Task, networks_of
 from seqcredit.training.weights import of_network
 from seqcredit.types import Alphabet, Reward
@@ -75,9 +76,16 @@ def build_reward(recipe: Recipe, prepared: Prepared, folder: Path | None = None)
     return reward_of(recipe.payoff, prepared.target_vocabulary.words, documents, folder)
 
 
-def build_metric(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> Metric:
-    """What a recipe's runs are judged by."""
-    return metrics.metric(recipe.metric, folder)
+def build_metric(recipe: Recipe, prepared: Prepared, folder: Path | None = None, name: str | None = None) -> Metric:
+    """What a recipe's runs are judged by, or another metric by its name."""
+    name, payoff = name or recipe.metric, recipe.payoff
+    if name != metrics.REWARD:
+        return metrics.metric(name, folder)
+    values = {each.name: getattr(payoff, each.name) for each in fields(payoff) if each.name != "metric"}
+    changed = [f"{key}:{value}" for key, value in values.items() if value != getattr(Payoff(), key)]
+    says = "|".join(["mean reward", payoff.metric, *changed])
+    reward = build_reward(recipe, prepared, folder)
+    return metrics.mean_reward(reward, lambda words: prepared.target_ids(list(words)), says)
 
 
 def load_actor(

@@ -6,13 +6,14 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from seqcredit import config
+from seqcredit.types import Json
 
 PAUSE = 10  # times the usual time between two lines: longer than that, a run was not running
 
-Entry = Mapping[str, Any]
+Entry = Json
 
 
 class Pace(NamedTuple):

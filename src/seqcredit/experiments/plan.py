@@ -7,22 +7,21 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from seqcredit import config
 from seqcredit.errors import UserError
 from seqcredit.models.build import SHAPE
 from seqcredit.training import checkpoints
+from seqcredit.types import Json
 
 TOP = ("data", "runs", "results", "seeds", "cell", "grid")
 SEARCH = ("beam", "longest_output")  # how the test is searched: another way is a cell of its own
 ENTRY = ("name", "recipe", "seeds", "init_from", "against", "set", "until", "headroom", "minutes")
 NAME = re.compile(r"\w[\w.+-]*")
-Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Cell:
+class Planned:
     """One run of a sweep."""
 
     name: str
@@ -55,23 +54,23 @@ class Plan:
     data: Path
     runs: Path
     results: Path
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, Planned]
 
     def run(self, name: str) -> Path:
         """The run folder of a cell; a folder is its own."""
         return self.runs / name if name in self.cells else Path(name)
 
-    def record(self, cell: Cell) -> Path:
+    def record(self, cell: Planned) -> Path:
         return self.results / f"{cell.id}.json"
 
-    def source(self, cell: Cell) -> config.Recipe | None:
+    def source(self, cell: Planned) -> config.Recipe | None:
         """The recipe of what a cell starts from."""
         if cell.init_from is None:
             return None
         mine = self.cells.get(cell.init_from)
         return mine.recipe if mine else config.load(Path(cell.init_from) / "resolved.toml")
 
-    def taken(self, cell: Cell) -> list[config.Phase]:
+    def taken(self, cell: Planned) -> list[config.Phase]:
         """The phases that a cell need not train, as they were trained where it starts from."""
         source = self.source(cell)
         theirs = {phase.name: phase for phase in source.phase} if source else {}
@@ -107,7 +106,7 @@ def read(
     entries = [(kind, entry) for kind in ("cell", "grid") for entry in _tables(table, kind, str(file))]
     if not entries:
         raise UserError(f"{file}: there is no [[cell]] and no [[grid]]; a sweep needs at least one.")
-    cells: dict[str, Cell] = {}
+    cells: dict[str, Planned] = {}
     for kind, entry in entries:
         where = f"{file}: {kind} {entry.get('name', '')!r}"
         made = list(_cells(kind, entry, table.get("seeds"), overrides, where))
@@ -129,7 +128,7 @@ def read(
 # From tables to cells.
 
 
-def _cells(kind: str, entry: Table, seeds: Any, more: Sequence[str], where: str) -> Iterator[Cell]:
+def _cells(kind: str, entry: Json, seeds: object, more: Sequence[str], where: str) -> Iterator[Planned]:
     """Every combination of overrides, of what to start from, and of seeds."""
     config.check_keys(entry, ENTRY, where)
     name, path = _text(entry, "name", where), Path(_text(entry, "recipe", where))
@@ -153,17 +152,17 @@ def _cells(kind: str, entry: Table, seeds: Any, more: Sequence[str], where: str)
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         start = f"-{Path(source).name}" if source and len(sources) > 1 else ""
-        yield Cell(f"{name}{start}{label}", seed, path, recipe, overrides, until, source, against, samples, guess)
+        yield Planned(f"{name}{start}{label}", seed, path, recipe, overrides, until, source, against, samples, guess)
 
 
-def _combinations(wanted: Any, kind: str, where: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _combinations(wanted: object, kind: str, where: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What is added to the name, and the overrides, of each combination. Keys with a comma between move together."""
     if isinstance(wanted, list):
         overrides = _texts(wanted, "set", where)
         _no_seed([text.partition("=")[0] for text in overrides], where)
         yield "", overrides
         return
-    if not isinstance(wanted, Mapping):
+    if not isinstance(wanted, dict):
         raise UserError(f"{where}: set must be a list of KEY=VALUE or a table, not {wanted!r}.")
     flat = dict(_flat(wanted))
     varied = [key for key, values in flat.items() if isinstance(values, list)]
@@ -174,16 +173,18 @@ def _combinations(wanted: Any, kind: str, where: str) -> Iterator[tuple[str, tup
         if values == []:
             raise UserError(f"{where}: {key} has no values.")
     labels = _labels(varied)
-    columns = [[(key, value) for value in (values if key in varied else [values])] for key, values in flat.items()]
+    columns = [
+        [(key, value) for value in (values if isinstance(values, list) else [values])] for key, values in flat.items()
+    ]
     for row in itertools.product(*columns):
         label = "".join(f"-{labels[key]}-{_plain(value)}" for key, value in row if key in varied)
         yield label, tuple(f"{one}={json.dumps(value)}" for key, value in row for one in _keys(key))
 
 
-def _flat(table: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(table: Json, prefix: str = "") -> Iterator[tuple[str, object]]:
     """Keys with dots, also where TOML has made tables of them."""
     for key, value in table.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
@@ -200,12 +201,12 @@ def _labels(varied: Sequence[str]) -> dict[str, str]:
     return {key: end if ends.count(end) == 1 else _keys(key)[0] for key, end in last.items()}
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """A value as a part of a file's name."""
     return re.sub(r"[^\w.+-]", "_", value if isinstance(value, str) else json.dumps(value))
 
 
-def _resolved(cells: dict[str, Cell], file: str) -> dict[str, Cell]:
+def _resolved(cells: dict[str, Planned], file: str) -> dict[str, Planned]:
     """Every reference to a cell by its id."""
     found = {}
     for cell in cells.values():
@@ -216,7 +217,7 @@ def _resolved(cells: dict[str, Cell], file: str) -> dict[str, Cell]:
     return found
 
 
-def _only(cells: Mapping[str, Cell], names: Sequence[str], file: str) -> dict[str, Cell]:
+def _only(cells: Mapping[str, Planned], names: Sequence[str], file: str) -> dict[str, Planned]:
     """Cells by their names or ids, and what they start from; they are compared with each other only."""
     wanted = []
     for name in names:
@@ -235,7 +236,7 @@ def _only(cells: Mapping[str, Cell], names: Sequence[str], file: str) -> dict[st
     }
 
 
-def _lookup(word: str, seed: int, cells: Mapping[str, Cell], where: str) -> str:
+def _lookup(word: str, seed: int, cells: Mapping[str, Planned], where: str) -> str:
     """`mle` is the cell of that name and of the same seed, `mle-1` is that one, `runs/mle` a run folder."""
     seeds = [cell.seed for cell in cells.values() if cell.name == word]
     if seed in seeds:
@@ -256,7 +257,7 @@ def _lookup(word: str, seed: int, cells: Mapping[str, Cell], where: str) -> str:
 # What cannot work.
 
 
-def _check_start(plan: Plan, cell: Cell, file: str) -> None:
+def _check_start(plan: Plan, cell: Planned, file: str) -> None:
     """No circles, networks of one shape, and something left to train or to search for otherwise."""
     way, at = [cell.id], plan.cells.get(cell.init_from or "")
     while at is not None and at.id not in way:
@@ -285,7 +286,7 @@ def _check_start(plan: Plan, cell: Cell, file: str) -> None:
             )
 
 
-def _check_against(plan: Plan, cell: Cell, file: str) -> None:
+def _check_against(plan: Plan, cell: Planned, file: str) -> None:
     if cell.against and not cell.records:
         raise UserError(f"{file}: {cell.id} ends with a critic and is not recorded: take `against` out.")
     for other in cell.against:
@@ -294,7 +295,7 @@ def _check_against(plan: Plan, cell: Cell, file: str) -> None:
             raise UserError(f"{file}: {cell.id} is to be compared with {other}, which {why}.")
 
 
-def check_same(plan: Plan, cell: Cell) -> None:
+def check_same(plan: Plan, cell: Planned) -> None:
     """What is on the disk under a cell's name must be that cell."""
     folder, record = plan.run(cell.id), plan.record(cell)
     start = [plan.run(cell.init_from).name] if cell.init_from else []
@@ -306,19 +307,9 @@ def check_same(plan: Plan, cell: Cell) -> None:
             raise UserError(
                 f"{folder} was made with other {what} than {cell.id} has now; rename the cell, or remove the folder."
             )
-    if record.exists() and not _records(_json(record), cell):
+    kept = _json(record).get("settings") if record.exists() else None
+    if record.exists() and (kept is None or config.parse(kept, cell.id) != cell.recipe):
         raise UserError(f"{record} has other settings than {cell.id} has now; rename the cell, or remove the file.")
-
-
-def _records(kept: Mapping[str, Any], cell: Cell) -> bool:
-    """Whether a record is of a cell: by its settings, or where it has none by its seed and command."""
-    if "settings" in kept:
-        return config.parse(kept["settings"], cell.id) == cell.recipe
-    asked = {key: sorted(_option(kept["command"], f"--{key}")) for key in ("set", "until")}
-    return kept.get("seed") == cell.seed and asked == {
-        "set": sorted(cell.overrides),
-        "until": [cell.until] if cell.until else [],
-    }
 
 
 def _option(command: str, option: str) -> list[str]:
@@ -327,7 +318,7 @@ def _option(command: str, option: str) -> list[str]:
     return [value for word, value in itertools.pairwise(words) if word == option]
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path) -> Json:
     try:
         return {"command": "", **json.loads(path.read_text())}
     except (OSError, TypeError, ValueError):
@@ -337,31 +328,31 @@ def _json(path: Path) -> dict[str, Any]:
 # Values of the TOML.
 
 
-def _text(table: Table, key: str, where: str) -> str:
+def _text(table: Json, key: str, where: str) -> str:
     value = table.get(key)
     if not isinstance(value, str) or not value:
         raise UserError(f"{where}: {key} is {'missing' if value is None else f'{value!r}, but it must be text'}.")
     return value
 
 
-def _folder(table: Table, key: str, where: str) -> Path:
+def _folder(table: Json, key: str, where: str) -> Path:
     return Path(_text(table, key, where))
 
 
-def _texts(value: Any, key: str, where: str) -> tuple[str, ...]:
+def _texts(value: object, key: str, where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise UserError(f"{where}: {key} is {value!r}, but it must be a list of texts.")
     return tuple(value)
 
 
-def _tables(table: Table, key: str, where: str) -> list[Table]:
+def _tables(table: Json, key: str, where: str) -> list[Json]:
     value = table.get(key, [])
     if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
         raise UserError(f"{where}: write each {key} as [[{key}]].")
     return value
 
 
-def _seeds(value: Any, where: str) -> list[int]:
+def _seeds(value: object, where: str) -> list[int]:
     if value is None or value == []:
         raise UserError(f"{where}: there are no seeds; write seeds = [1, 2, 3] at the top or here.")
     if not isinstance(value, list) or not all(type(seed) is int and seed >= 0 for seed in value):
@@ -371,7 +362,7 @@ def _seeds(value: Any, where: str) -> list[int]:
     return value
 
 
-def _sources(value: Any, kind: str, where: str) -> list[str | None]:
+def _sources(value: object, kind: str, where: str) -> list[str | None]:
     if value is None or isinstance(value, str):
         return [value or None]
     if kind == "cell" or not value:

@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Group
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
 from seqcredit import config
@@ -30,10 +30,12 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import MANIFEST
 from seqcredit.errors import UserError
 from seqcredit.experiments.forecast import Entry, Rates, Standing, makespan, total
-from seqcredit.experiments.plan import Cell, Plan
+from seqcredit.experiments.plan import Plan, Planned
+from seqcredit.rewards.figures import figure
 from seqcredit.training import checkpoints
 from seqcredit.training.log import log_entries
 from seqcredit.training.watch import duration
+from seqcredit.types import Json
 
 LOCKS = ".sweep"  # below the runs
 BEGINNING = {"recipe.toml", "resolved.toml", "run.json", "weights", "log.jsonl", "checkpoints"}
@@ -44,7 +46,7 @@ COLOURS = {"done": "green", "running": "cyan", "waiting": "dim", "failed": "red"
 Say = Callable[[str], None]
 
 
-class State(NamedTuple):
+class Status(NamedTuple):
     """How it is with a cell, in a word and in more."""
 
     kind: str
@@ -66,7 +68,7 @@ class Machine(NamedTuple):
 class Job:
     """A process that works at a cell."""
 
-    cell: Cell
+    cell: Planned
     step: str
     process: "subprocess.Popen[bytes]"
     locks: list[int]
@@ -86,7 +88,7 @@ def trained(plan: Plan, name: str) -> bool:
     return all(path.exists() for path in weights) and (not cell.records or (folder / "result.json").exists())
 
 
-def recorded(plan: Plan, cell: Cell) -> bool:
+def recorded(plan: Plan, cell: Planned) -> bool:
     return plan.record(cell).exists()
 
 
@@ -107,7 +109,7 @@ def missing(plan: Plan) -> list[str]:
     return [name for name in plan.cells if name in wanted]
 
 
-def in_the_way(plan: Plan, cell: Cell) -> bool:
+def in_the_way(plan: Plan, cell: Planned) -> bool:
     """Whether a cell's folder is neither a run nor the mere beginning of one: then it is somebody's, and stays."""
     folder = plan.run(cell.id)
     lines = log_entries(folder / "log.jsonl")  # before the look at checkpoints: the first of them comes before any line
@@ -117,14 +119,14 @@ def in_the_way(plan: Plan, cell: Cell) -> bool:
     return bool(foreign) or bool(lines)
 
 
-def next_step(plan: Plan, cell: Cell) -> str | None:
+def next_step(plan: Plan, cell: Planned) -> str | None:
     """What a cell needs next: train, resume, record, or nothing."""
     if not trained(plan, cell.id):
         return "resume" if begun(plan.run(cell.id)) else "train"
     return "record" if cell.records and not recorded(plan, cell) else None
 
 
-def words(plan: Plan, cell: Cell, step: str, machine: Machine) -> list[str]:
+def words(plan: Plan, cell: Planned, step: str, machine: Machine) -> list[str]:
     """The command of a step."""
     run = str(plan.run(cell.id))
     using = ["--threads", str(machine.threads), *(["--device", machine.device] if machine.device != "cpu" else [])]
@@ -184,14 +186,14 @@ class Forecast:
     def entries(self, name: str) -> Sequence[Entry]:
         return self._logs[name][1] if name in self._logs else []
 
-    def standing(self, cell: Cell) -> Standing:
+    def standing(self, cell: Planned) -> Standing:
         """Where a cell is; where nothing was measured, its guess is the time that is left."""
         found = self.rates.standing(cell.path, self.phases[cell.id], self.entries(cell.id))
         if found.seconds is None and cell.minutes is not None:
             return found._replace(seconds=60 * cell.minutes)
         return found
 
-    def left(self, cell: Cell) -> float | None:
+    def left(self, cell: Planned) -> float | None:
         """Seconds; recording takes none worth speaking of."""
         return 0.0 if trained(self.plan, cell.id) else self.standing(cell).seconds
 
@@ -228,16 +230,24 @@ def outline(plan: Plan, jobs: int) -> Iterator[str]:
 class Sweep:
     """Works at all cells of a plan until each is done or has failed.
 
-    `say` gets every line that stays; `show`, where there is a terminal, the grid.
+    `say` gets every line that stays; `show`, where there is a terminal, the grid, with figures of the cells' own metric
+    or of another one that they have kept.
     """
 
-    def __init__(self, plan: Plan, machine: Machine, say: Say, show: Callable[[Group], None] | None = None) -> None:
-        self.plan, self.machine, self.say, self.show = plan, machine, say, show
+    def __init__(
+        self,
+        plan: Plan,
+        machine: Machine,
+        say: Say,
+        show: Callable[[Group], None] | None = None,
+        metric: str | None = None,
+    ) -> None:
+        self.plan, self.machine, self.say, self.show, self.metric = plan, machine, say, show, metric
         self.todo = missing(plan)
         self.forecast = Forecast(plan)
         self.jobs: list[Job] = []
         self.stops = 0  # how often someone asked to stop
-        self.states = {name: State("waiting") if name in self.todo else self._done(name) for name in plan.cells}
+        self.states = {name: Status("waiting") if name in self.todo else self._done(name) for name in plan.cells}
         self.failed: set[str] = set()
         self._shown = -math.inf
 
@@ -291,34 +301,34 @@ class Sweep:
             if not self.stops:
                 self.states[name] = self._begin(self.plan.cells[name], steps[name])
 
-    def _begin(self, cell: Cell, step: str | None) -> State:
+    def _begin(self, cell: Planned, step: str | None) -> Status:
         """Start a process for a cell if it has all it needs, its lock and a place."""
         for other in self._needs(cell, step):
             if not trained(self.plan, other):
                 if other in self.failed:
                     return self._fail(cell, f"it needs {other}, which failed")
-                return State("waiting", f"for {other}")
+                return Status("waiting", f"for {other}")
         folder = self.plan.runs / LOCKS
         mine = lock(folder / f"{cell.id}.lock")
         if mine is None:
-            return State("running", f"elsewhere, {self._where(cell)}")
+            return Status("running", f"elsewhere, {self._where(cell)}")
         if next_step(self.plan, cell) != step:  # someone else was at it
             os.close(mine)
-            return State("waiting")
+            return Status("waiting")
         places = (lock(folder / f"place-{number}.lock") for number in range(1, self.machine.jobs + 1))
         place = next((handle for handle in places if handle is not None), None) if step else None
         if step is None or place is None:
             os.close(mine)
-            return State("waiting") if step else self._finish(cell)
+            return Status("waiting") if step else self._finish(cell)
         self.jobs.append(self._spawn(cell, step, [mine, place]))
-        return State("running", self._where(cell))
+        return Status("running", self._where(cell))
 
-    def _needs(self, cell: Cell, step: str | None) -> list[str]:
+    def _needs(self, cell: Planned, step: str | None) -> list[str]:
         if step == "record":
             return list(cell.against)
         return [cell.init_from] if step == "train" and cell.init_from else []
 
-    def _spawn(self, cell: Cell, step: str, locks: list[int]) -> Job:
+    def _spawn(self, cell: Planned, step: str, locks: list[int]) -> Job:
         """A process in a session of its own, so that Ctrl-C reaches it through this one alone."""
         run = self.plan.run(cell.id)
         if step == "train" and not in_the_way(self.plan, cell):
@@ -359,22 +369,22 @@ class Sweep:
             elif not code and next_step(self.plan, cell) is None:
                 self.states[cell.id] = self._finish(cell)
             else:
-                self.states[cell.id] = State("waiting")
+                self.states[cell.id] = Status("waiting")
 
-    def _finish(self, cell: Cell) -> State:
+    def _finish(self, cell: Planned) -> Status:
         state = self._done(cell.id)
         self.say(f"{cell.id}: {state}")
         return state
 
-    def _fail(self, cell: Cell, why: str) -> State:
+    def _fail(self, cell: Planned, why: str) -> Status:
         """A run that diverged once too often says so in the last line of its log."""
         self.failed.add(cell.id)
         entries = log_entries(self.plan.run(cell.id) / "log.jsonl")
         kind = "diverged" if entries and entries[-1]["event"] == "diverged" else "failed"
         self.say(f"{cell.id}: {kind}: {why}")
-        return State(kind, why)
+        return Status(kind, why)
 
-    def _log(self, cell: Cell) -> Path:
+    def _log(self, cell: Planned) -> Path:
         return self.plan.runs / f"{cell.id}.log"
 
     def _last_line(self, job: Job) -> str:
@@ -386,17 +396,18 @@ class Sweep:
 
     # What is shown.
 
-    def _done(self, name: str) -> State:
-        """With its test BLEU, and whether a phase diverged."""
+    def _done(self, name: str) -> Status:
+        """With its test figure, and whether a phase diverged."""
         cell = self.plan.cells[name]
         for path in (self.plan.record(cell), self.plan.run(name) / "result.json"):
             if cell.records and path.exists():
-                figures: Mapping[str, Any] = json.loads(path.read_text())
+                figures: Json = json.loads(path.read_text())
                 kind = "diverged" if figures["diverged"] else "done"
-                return State(kind, f"{figures['bleu']:.2f}")
-        return State("done")
+                found = figure(figures, self.metric)
+                return Status(kind, f"{found.value:.{found.metric.digits}f}" if found else "")
+        return Status("done")
 
-    def _where(self, cell: Cell) -> str:
+    def _where(self, cell: Planned) -> str:
         phase, share, seconds = self.forecast.standing(cell)
         done = "" if share is None else f" {share:.0%}"
         return f"{phase}{done}" + ("" if seconds is None else f", {duration(seconds)} left")
@@ -409,7 +420,7 @@ class Sweep:
         self._shown = now
         self.forecast.refresh()
         for job in self.jobs:
-            self.states[job.cell.id] = State("running", self._where(job.cell) if job.step != "record" else "recording")
+            self.states[job.cell.id] = Status("running", self._where(job.cell) if job.step != "record" else "recording")
         if self.show:
             self.show(grid(self.plan, self.states, self.summary()))
         else:
@@ -424,16 +435,16 @@ class Sweep:
         return counts + (f"; time left: {self.forecast.until_all(left, self.machine.jobs)}" if left else "")
 
 
-def grid(plan: Plan, states: Mapping[str, State], title: str) -> Group:
+def grid(plan: Plan, states: Mapping[str, Status], title: str) -> Group:
     """A row a name, a column a seed."""
     seeds = sorted({cell.seed for cell in plan.cells.values()})
-    table = Table("cell", *(f"seed {seed}" for seed in seeds))
+    table = RichTable("cell", *(f"seed {seed}" for seed in seeds))
     for name in dict.fromkeys(cell.name for cell in plan.cells.values()):
         found = [states.get(f"{name}-{seed}") for seed in seeds]
         table.add_row(name, *(_shown(state) if state else "" for state in found))
     return Group(table, title)
 
 
-def _shown(state: State) -> Text:
+def _shown(state: Status) -> Text:
     """Why a cell failed stands above the grid."""
     return Text(state.kind if state.kind == "failed" else str(state), COLOURS[state.kind])

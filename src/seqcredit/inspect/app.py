@@ -23,8 +23,8 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.data.vocabulary import UNK_SYMBOL
 from seqcredit.errors import UserError
 from seqcredit.inspect import page
-from seqcredit.inspect.numbers import Judge, Subject, judge_tokens, reference_ids
-from seqcredit.results.significance import sentence_bleu
+from seqcredit.inspect.numbers import Examiner, Subject, judge_tokens, reference_ids
+from seqcredit.rewards.metrics import sentence_bleu
 from seqcredit.types import EOS, UNK, Batch, pad
 
 try:
@@ -98,8 +98,8 @@ class Score(Asked):
 class Desk:
     """The networks, and everything that they are asked. One question at a time."""
 
-    def __init__(self, judges: Sequence[Judge], prepared: Prepared, backbone: Backbone | None = None) -> None:
-        self.judges, self.prepared, self.backbone = list(judges), prepared, backbone
+    def __init__(self, examiners: Sequence[Examiner], prepared: Prepared, backbone: Backbone | None = None) -> None:
+        self.examiners, self.prepared, self.backbone = list(examiners), prepared, backbone
         self.lock = threading.Lock()
         self.seen = lru_cache(maxsize=8)(self._see)
         if backbone and backbone.width != prepared.manifest.picture_width:
@@ -110,8 +110,8 @@ class Desk:
 
     def data(self) -> dict[str, Any]:
         """What the page begins with."""
-        names = " and ".join(judge.name for judge in self.judges)
-        found = page.payload(self.judges, [], f"{names}, live", self.prepared.pictures)
+        names = " and ".join(examiner.name for examiner in self.examiners)
+        found = page.payload(self.examiners, [], f"{names}, live", self.prepared.pictures)
         return {**found, "live": True}
 
     def about(self) -> dict[str, Any]:
@@ -119,31 +119,31 @@ class Desk:
         limits = {"characters": CHARACTERS, "words": WORDS, "references": REFERENCES}
         limits |= {"picture_bytes": PICTURE, "picture_pixels": PIXELS} if self.prepared.pictures else {}
         return {
-            "runs": [page.about(judge) for judge in self.judges],
+            "runs": [page.about(examiner) for examiner in self.examiners],
             "pictures": self.prepared.pictures,
             "limits": limits,
         }
 
     def grow(self, asked: Grow) -> Iterator[dict[str, Any]]:
         """The likeliest word after each other, with its probability, until the end."""
-        if asked.run >= len(self.judges):
-            raise UserError(f"run: there is no run {asked.run}, they are 0 to {len(self.judges) - 1}.")
+        if asked.run >= len(self.examiners):
+            raise UserError(f"run: there is no run {asked.run}, they are 0 to {len(self.examiners) - 1}.")
         source, prefix = self._source(asked), self._ids(asked.prefix)
-        return self._steps(self.judges[asked.run], source, prefix)
+        return self._steps(self.examiners[asked.run], source, prefix)
 
-    def _steps(self, judge: Judge, source: torch.Tensor, prefix: Sequence[int]) -> Iterator[dict[str, Any]]:
-        actor, words = judge.actor, self.prepared.target_vocabulary.words
+    def _steps(self, examiner: Examiner, source: torch.Tensor, prefix: Sequence[int]) -> Iterator[dict[str, Any]]:
+        actor, words = examiner.actor, self.prepared.target_vocabulary.words
         with self.lock, torch.no_grad():  # never across a yield: the next step may run in another thread
             memory = actor.encode(source)
             state, token = actor.start(memory), None
-        for t in range(min(judge.search.bound, WORDS + 1)):
+        for t in range(min(examiner.search.bound, WORDS + 1)):
             with self.lock, torch.no_grad():
                 scores, state = actor.step(memory, state, token)
                 logp = torch.log_softmax(scores.table()[0], -1)
             if t < len(prefix):
                 token = torch.tensor([prefix[t]], device=source.device)
                 continue
-            last = t == min(judge.search.bound, WORDS + 1) - 1
+            last = t == min(examiner.search.bound, WORDS + 1) - 1
             best = EOS if last else int(logp.argmax())
             token = torch.tensor([best], device=source.device)
             yield {"word": words[best], "p": round(1.0 if last else float(logp[best].exp()), 6), "end": best == EOS}
@@ -152,9 +152,9 @@ class Desk:
 
     def score(self, asked: Score) -> dict[str, Any]:
         """Credit of each hypothesis, as the page reads it."""
-        if len(asked.hypotheses) != len(self.judges):
+        if len(asked.hypotheses) != len(self.examiners):
             raise UserError(
-                f"hypotheses: give one for each of the {len(self.judges)} runs, {len(asked.hypotheses)} came."
+                f"hypotheses: give one for each of the {len(self.examiners)} runs, {len(asked.hypotheses)} came."
             )
         source = self._source(asked)
         references = [text for text in asked.references if text.strip()]
@@ -163,12 +163,12 @@ class Desk:
             raise UserError("references: one of them has no word.")
         batch, words = Batch(source, ids.to(source.device)), self.prepared.target_vocabulary.words
         judged = []
-        for judge, hypothesis in zip(self.judges, asked.hypotheses, strict=True):
+        for examiner, hypothesis in zip(self.examiners, asked.hypotheses, strict=True):
             tokens = pad([self._ids(hypothesis)]).to(source.device)
             said = self.prepared.words(tokens[0].tolist())
-            bleu = sentence_bleu(said, texts).score if texts else None
+            bleu = sentence_bleu(said, texts) if texts else None
             with self.lock:
-                judged += judge_tokens(judge, words, batch, tokens, [" ".join(said)], [bleu])
+                judged += judge_tokens(examiner, words, batch, tokens, [" ".join(said)], [bleu])
         table = page.Words()
         subject = page.packed(Subject(asked.source or "photograph", references, judged), table)
         if asked.picture is not None:
@@ -186,7 +186,7 @@ class Desk:
         return found
 
     def _source(self, asked: Asked) -> torch.Tensor:
-        device = next(self.judges[0].actor.parameters()).device
+        device = next(self.examiners[0].actor.parameters()).device
         if self.prepared.pictures:
             if asked.picture is None or asked.source is not None:
                 raise UserError(

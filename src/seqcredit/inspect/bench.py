@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from rich.table import Table
+from rich.table import Table as RichTable
 from torch import Tensor
 
 from seqcredit import config
@@ -284,9 +284,9 @@ def bench(rounds: int, say: Callable[[str], None], vocabularies: Sequence[int] =
     }
 
 
-def tables(found: dict[str, Any]) -> Iterator[Table | str]:
+def tables(found: dict[str, Any]) -> Iterator[RichTable | str]:
     """The record for people."""
-    table = Table("V", "step", "ms", "to MLE", "tokens/s", "GFLOPS", "of peak", *PARTS)
+    table = RichTable("V", "step", "ms", "to MLE", "tokens/s", "GFLOPS", "of peak", *PARTS)
     for row in found["steps"]:
         gflops = row["gflops"]
         table.add_row(

@@ -38,7 +38,7 @@ from seqcredit.experiments.build import build_reward, load_actor, load_critic
 from seqcredit.experiments.runs import Run
 from seqcredit.models.critic import Critic
 from seqcredit.results.evaluate import final_search, hypotheses_file, read_hypotheses
-from seqcredit.results.significance import sentence_bleu
+from seqcredit.rewards.metrics import sentence_bleu
 from seqcredit.training.decoding import Search, translate
 from seqcredit.types import EOS, Batch, Reward, lengths, pad, pad_references
 
@@ -86,7 +86,7 @@ class Subject(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Judge:
+class Examiner:
     """A run's actor, the critic that judges it, and the pay-off of both."""
 
     name: str
@@ -146,9 +146,9 @@ class Summary(NamedTuple):
 # --- who judges ------------------------------------------------------------------------------------------------------
 
 
-def load_judges(
+def load_examiners(
     runs: Sequence[Run], prepared: Prepared, lender: Run | None = None, device: torch.device | str = "cpu"
-) -> list[Judge]:
+) -> list[Examiner]:
     """The networks of each run; a run without a critic takes the lender's."""
     for run in (*runs, *([lender] if lender else [])):
         check_vocabularies(run, prepared)
@@ -173,7 +173,7 @@ def distinct_names(runs: Sequence[Run]) -> list[str]:
     return [f"{n} ({r.folder.name})" if names.count(n) > 1 else n for n, r in zip(names, runs, strict=True)]
 
 
-def _load(run: Run, name: str, prepared: Prepared, lender: Run | None, device: torch.device | str) -> Judge:
+def _load(run: Run, name: str, prepared: Prepared, lender: Run | None, device: torch.device | str) -> Examiner:
     if not any(key.startswith("actor.") for key in run.weights()):
         raise UserError(f"{run.folder} has no actor: give it to --critic, and here a run that has learned to predict.")
     own = _critic_phase(run)
@@ -181,7 +181,7 @@ def _load(run: Run, name: str, prepared: Prepared, lender: Run | None, device: t
     phase = own or (None if lender is None else _critic_phase(lender))
     critic = None if phase is None else load_critic(judged, prepared, device, phase[1])
     payoff = judged.recipe.payoff
-    return Judge(
+    return Examiner(
         name,
         load_actor(run, prepared, device),
         final_search(run.recipe),
@@ -209,17 +209,17 @@ def _proposing_phase(run: Run) -> config.Phase | None:
 
 
 def inspect_split(
-    runs: Sequence[Run], judges: Sequence[Judge], prepared: Prepared, split: Split, count: int | None = None
+    runs: Sequence[Run], examiners: Sequence[Examiner], prepared: Prepared, split: Split, count: int | None = None
 ) -> list[Subject]:
     """The first sentences, or pictures, of a split."""
     if count is not None and count < 1:
         raise UserError(f"--count {count}: show at least one.")
     size = len(split) if count is None else min(count, len(split))
-    return inspect_rows(runs, judges, prepared, split, range(size))
+    return inspect_rows(runs, examiners, prepared, split, range(size))
 
 
 def inspect_rows(
-    runs: Sequence[Run], judges: Sequence[Judge], prepared: Prepared, split: Split, rows: Sequence[int]
+    runs: Sequence[Run], examiners: Sequence[Examiner], prepared: Prepared, split: Split, rows: Sequence[int]
 ) -> list[Subject]:
     """Sentences, or pictures, of a split, with the hypotheses that each run has written, or writes now."""
     known = [_written(run, split) for run in runs]
@@ -227,16 +227,16 @@ def inspect_rows(
     references = {row: split.reference_text(row) for row in rows}
     judged: list[list[Credit]] = []
     for part in _chunks(rows, len(prepared.target_vocabulary), known):
-        batch = to_device(collate(split, np.asarray(split.groups[:-1])[part]), judges[0].device)
+        batch = to_device(collate(split, np.asarray(split.groups[:-1])[part]), examiners[0].device)
         texts = [references[row] for row in part]
         found = []
-        for judge, written in zip(judges, known, strict=True):
+        for examiner, written in zip(examiners, known, strict=True):
             hypotheses = (
-                translate(judge.actor, prepared, batch.source, judge.search)
+                translate(examiner.actor, prepared, batch.source, examiner.search)
                 if written is None
                 else [written[row] for row in part]
             )
-            found.append(judge_words(judge, prepared, batch, hypotheses, texts))
+            found.append(judge_words(examiner, prepared, batch, hypotheses, texts))
         judged += [list(one) for one in zip(*found, strict=True)]
     return [
         Subject(sources[row], [" ".join(words) for words in references[row]], each)
@@ -249,31 +249,31 @@ def inspect_one(run: Run, prepared: Prepared, name: str, number: int, lender: Ru
     split = prepared.split(name)
     if not 1 <= number <= len(split):
         raise UserError(f"There is no sentence {number} in {name}: it has 1 to {len(split):,}.")
-    judges = load_judges([run], prepared, lender)
-    if judges[0].critic is None:
+    examiners = load_examiners([run], prepared, lender)
+    if examiners[0].critic is None:
         raise UserError(f"{run.folder} has no trained critic: give --critic RUN, a run of AC, ERAC or VAML.")
-    return inspect_rows([run], judges, prepared, split, [number - 1])[0]
+    return inspect_rows([run], examiners, prepared, split, [number - 1])[0]
 
 
-def inspect_typed(judges: Sequence[Judge], prepared: Prepared, source: str, references: Sequence[str]) -> Subject:
+def inspect_typed(examiners: Sequence[Examiner], prepared: Prepared, source: str, references: Sequence[str]) -> Subject:
     """A sentence of the user's own; without references only probabilities and entropies can be told."""
-    batch, texts = typed_batch(judges[0], prepared, source, references)
+    batch, texts = typed_batch(examiners[0], prepared, source, references)
     judged = []
-    for judge in judges:
-        hypotheses = translate(judge.actor, prepared, batch.source, judge.search)
-        judged += judge_words(judge, prepared, batch, hypotheses, [texts])
+    for examiner in examiners:
+        hypotheses = translate(examiner.actor, prepared, batch.source, examiner.search)
+        judged += judge_words(examiner, prepared, batch, hypotheses, [texts])
     return Subject(source, list(references), judged)
 
 
 def typed_batch(
-    judge: Judge, prepared: Prepared, source: str, references: Sequence[str]
+    examiner: Examiner, prepared: Prepared, source: str, references: Sequence[str]
 ) -> tuple[Batch, list[list[str]]]:
     """A batch of one sentence, cut as the corpus was, and the references in words."""
     if prepared.pictures:
         raise UserError(f"{prepared.folder} holds pictures, not sentences: leave out --source.")
     batch = from_sentences([prepared.cut(source)], prepared.source_vocabulary)
     ids, texts = reference_ids(prepared, references)
-    return to_device(Batch(batch.source, ids), judge.device), texts
+    return to_device(Batch(batch.source, ids), examiner.device), texts
 
 
 def reference_ids(prepared: Prepared, references: Sequence[str]) -> tuple[Int[Tensor, "1 R L"], list[list[str]]]:
@@ -283,7 +283,7 @@ def reference_ids(prepared: Prepared, references: Sequence[str]) -> tuple[Int[Te
 
 
 def judge_words(
-    judge: Judge,
+    examiner: Examiner,
     prepared: Prepared,
     batch: Batch,
     hypotheses: Sequence[Sequence[str]],
@@ -292,9 +292,9 @@ def judge_words(
     """Credit of hypotheses in words; `references` are those of the batch, in words."""
     tokens = pad([prepared.target_ids(list(words)) for words in hypotheses]).to(batch.source.device)
     pairs = zip(hypotheses, references, strict=True)
-    bleus = [sentence_bleu(words, group).score if group else None for words, group in pairs]
+    bleus = [sentence_bleu(words, group) if group else None for words, group in pairs]
     texts = [" ".join(words) for words in hypotheses]
-    return judge_tokens(judge, prepared.target_vocabulary.words, batch, tokens, texts, bleus)
+    return judge_tokens(examiner, prepared.target_vocabulary.words, batch, tokens, texts, bleus)
 
 
 def _written(run: Run, split: Split) -> list[list[str]] | None:
@@ -322,7 +322,7 @@ def _chunks(rows: Sequence[int], actions: int, known: Sequence[list[list[str]] |
 
 @torch.no_grad()
 def judge_tokens(
-    judge: Judge,
+    examiner: Examiner,
     words: Sequence[str],
     batch: Batch,
     tokens: Int[Tensor, "B T"],
@@ -330,25 +330,25 @@ def judge_tokens(
     bleus: Sequence[float | None],
 ) -> list[Credit]:
     """Credit of hypotheses in ids, eos included. At the length bound only eos is possible."""
-    forced = at_bound(tokens, max(judge.search.bound, tokens.shape[1]))
-    logits = judge.actor.score(judge.actor.encode(batch.source), tokens).table()
+    forced = at_bound(tokens, max(examiner.search.bound, tokens.shape[1]))
+    logits = examiner.actor.score(examiner.actor.encode(batch.source), tokens).table()
     logp = _only_eos(torch.log_softmax(logits, -1), forced)
     uncertainty = entropy(logp)
     columns: dict[str, Tensor] = {"logp": chosen(logp, tokens), "entropy": uncertainty}
     lists: dict[str, list[Any]] = {}
     scores = q = None
     if batch.references.shape[1]:
-        scores = judge.reward.prefix_scores(tokens, batch.references)
+        scores = examiner.reward.prefix_scores(tokens, batch.references)
         rewards = token_rewards(scores)
-        columns |= {"rewards": rewards, "returns": returns_to_go(rewards, uncertainty, tokens, judge.later_tau)}
-        if judge.critic is not None:
-            memory = judge.critic.encode(batch.references)
-            q = judge.critic.score(memory, tokens).table()
-            columns |= _judged(judge, q, logp, rewards, tokens, forced)
-            lists["target"] = _best(q, judge.tau, forced, words)
+        columns |= {"rewards": rewards, "returns": returns_to_go(rewards, uncertainty, tokens, examiner.later_tau)}
+        if examiner.critic is not None:
+            memory = examiner.critic.encode(batch.references)
+            q = examiner.critic.score(memory, tokens).table()
+            columns |= _judged(examiner, q, logp, rewards, tokens, forced)
+            lists["target"] = _best(q, examiner.tau, forced, words)
         lists["oracle"] = [
-            None if exact is None else _best(exact, judge.tau, stuck, words)
-            for exact, stuck in _exact(judge, batch.references, tokens)
+            None if exact is None else _best(exact, examiner.tau, stuck, words)
+            for exact, stuck in _exact(examiner, batch.references, tokens)
         ]
     lists["policy"] = _likeliest(logp, q, words)
     said = [{"text": text, "bleu": bleu} for text, bleu in zip(texts, bleus, strict=True)]
@@ -356,12 +356,12 @@ def judge_tokens(
 
 
 def _judged(
-    judge: Judge, q: Tensor, logp: Tensor, rewards: Tensor, tokens: Tensor, forced: Tensor
+    examiner: Examiner, q: Tensor, logp: Tensor, rewards: Tensor, tokens: Tensor, forced: Tensor
 ) -> dict[str, Tensor]:
     """Q, V, the advantage and the TD error of every token."""
-    taken, tau = chosen(q, tokens), judge.tau
+    taken, tau = chosen(q, tokens), examiner.tau
     value = expected_value(q, logp, tau, forced)
-    ahead = soft_value(q, tau, forced) if judge.soft else expected_value(q, logp, judge.later_tau, forced)
+    ahead = soft_value(q, tau, forced) if examiner.soft else expected_value(q, logp, examiner.later_tau, forced)
     advantage = taken - value - (tau * chosen(logp, tokens) if tau else 0)
     return {
         "q": taken,
@@ -408,25 +408,25 @@ def _nested(indices: list[Any], ranks: list[Any], p: list[Any], q: list[Any] | N
 
 
 def _exact(
-    judge: Judge, references: Int[Tensor, "B R L"], tokens: Int[Tensor, "B T"]
+    examiner: Examiner, references: Int[Tensor, "B R L"], tokens: Int[Tensor, "B T"]
 ) -> Iterator[tuple[Tensor | None, Tensor]]:
     """Q* along each hypothesis, where an oracle knows it, and the states at the oracle's bound."""
     for row, group in zip(tokens.cpu(), references.cpu(), strict=True):
         reference = tuple(group[0, : int(lengths(group[0]))].tolist())
-        alone = judge.payoff.references == "own" or int((group[:, 0] >= 0).sum()) == 1
-        bound = max(len(row), _bound(judge.phase, len(reference)))
-        if not has_oracle(judge) or not alone or len(reference) > LONGEST_EXACT:
+        alone = examiner.payoff.references == "own" or int((group[:, 0] >= 0).sum()) == 1
+        bound = max(len(row), _bound(examiner.phase, len(reference)))
+        if not has_oracle(examiner) or not alone or len(reference) > LONGEST_EXACT:
             yield None, row
             continue
-        oracle = _oracle(judge.payoff, reference, judge.actor.alphabet.size, bound, judge.tau)
+        oracle = _oracle(examiner.payoff, reference, examiner.actor.alphabet.size, bound, examiner.tau)
         yield oracle.along(row.unsqueeze(0))[0], at_bound(row, bound)
 
 
-def has_oracle(judge: Judge) -> bool:
+def has_oracle(examiner: Examiner) -> bool:
     """Whether some oracle knows the pay-off, and something gives the temperature."""
-    payoff = judge.payoff
+    payoff = examiner.payoff
     plain_hamming = payoff.metric == "hamming" and payoff.unk_matches and payoff.unfinished == "score"
-    return (config.plain_edit(payoff) or plain_hamming) and judge.phase is not None
+    return (config.plain_edit(payoff) or plain_hamming) and examiner.phase is not None
 
 
 def _bound(phase: config.Phase | None, words: int) -> int:

@@ -19,14 +19,14 @@ from seqcredit.inspect.numbers import (
     LONGEST_EXACT,
     Choice,
     Credit,
-    Judge,
+    Examiner,
     Mean,
     Subject,
     Summary,
     has_oracle,
     summarise,
 )
-from seqcredit.rewards.corpus import corpus_bleu
+from seqcredit.rewards.metrics import corpus_bleu
 
 THOUSAND = 1_000  # numbers are whole thousandths, probabilities of words whole ten-thousandths
 NUMBERS = ("logp", "entropy", "scores", "rewards", "returns", "q", "value", "advantage", "td")
@@ -54,21 +54,23 @@ class Words:
         return list(self.numbers)
 
 
-def about(judge: Judge) -> dict[str, Any]:
+def about(examiner: Examiner) -> dict[str, Any]:
     """What the page says of a run."""
-    payoff = judge.payoff
+    payoff = examiner.payoff
     scaled = " times the reference's length" if payoff.metric == "bleu" and payoff.scaled else ""
     return {
-        "name": judge.name,
-        "critic": judge.critic_name,
+        "name": examiner.name,
+        "critic": examiner.critic_name,
         "payoff": METRICS[payoff.metric] + scaled,
-        "tau": judge.tau,
-        "soft": judge.soft,
-        "exact": has_oracle(judge),
+        "tau": examiner.tau,
+        "soft": examiner.soft,
+        "exact": has_oracle(examiner),
     }
 
 
-def payload(judges: Sequence[Judge], subjects: Sequence[Subject], title: str, pictures: bool = False) -> dict[str, Any]:
+def payload(
+    examiners: Sequence[Examiner], subjects: Sequence[Subject], title: str, pictures: bool = False
+) -> dict[str, Any]:
     """Everything that the page shows."""
     words = Words()
     by_run = list(zip(*(subject.credits for subject in subjects), strict=True))
@@ -78,7 +80,7 @@ def payload(judges: Sequence[Judge], subjects: Sequence[Subject], title: str, pi
         "title": title,
         "pictures": pictures,
         "signature": bleus[0].signature if bleus else None,
-        "runs": [about(judge) | {"bleu": bleus[i].value if bleus else None} for i, judge in enumerate(judges)],
+        "runs": [about(examiner) | {"bleu": bleus[i].value if bleus else None} for i, examiner in enumerate(examiners)],
         "longest_exact": LONGEST_EXACT,
         "scales": scales([credit for each in by_run for credit in each]),
         "subjects": [packed(subject, words) for subject in subjects],

@@ -3,24 +3,26 @@
 import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from rich.text import Text
 
 from seqcredit.data.prepared import Manifest
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
+from seqcredit.experiments.history import history, labels
 from seqcredit.experiments.runs import Run
-from seqcredit.results.logs import CURVES, Curve, History, history, labels
+from seqcredit.rewards.metrics import label_of
+from seqcredit.training.log import Curve, History, titles, validated
 from seqcredit.training.watch import duration
+from seqcredit.types import Json
 
 LOSSES = ("nll", "loss", "td")  # the first that a run has is its loss
-SHOWN = {"valid. BLEU": "bleu", "reward": "reward", "entropy": "entropy"}  # besides, in the terminal
+SHOWN = {"reward": "reward", "entropy": "entropy"}  # besides, in the terminal
 ROWS = 4  # of a chart in the terminal; a letter holds 2 by 4 dots
 DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a Braille letter, from the top
 RECENT = 5  # intervals of the log that tell the speed
@@ -37,7 +39,7 @@ PALETTE = (
 
 
 @dataclass(frozen=True)
-class State:
+class Watched:
     """Where a run stands."""
 
     label: str
@@ -45,19 +47,22 @@ class State:
     line: str
     done: bool
 
-    def loss(self) -> str:
-        """What its loss is called."""
-        return next((key for key in LOSSES if self.history.curve(key)), LOSSES[0])
+    def charts(self) -> dict[str, Curve]:
+        """What the terminal shows of it, by name: validation, samples, and the loss that it has."""
+        loss = next((key for key in LOSSES if self.history.curve(key)), LOSSES[0])
+        metric = self.history.metric
+        shown = {f"valid. {label_of(metric)}": validated(metric), **SHOWN, loss: loss}
+        return {name: curve for name, key in shown.items() if (curve := self.history.curve(key))}
 
 
-def states(folders: Sequence[Path], now: float | None = None) -> list[State]:
+def states(folders: Sequence[Path], now: float | None = None) -> list[Watched]:
     """All runs as they stand now."""
     runs = [Run.open(folder) for folder in folders]
     now = time.time() if now is None else now
     found = [(run, history(run)) for run in runs]
     names = labels([run.folder for run in runs])
     return [
-        State(name, past, _line(run, past, now), _done(run)) for name, (run, past) in zip(names, found, strict=True)
+        Watched(name, past, _line(run, past, now), _done(run)) for name, (run, past) in zip(names, found, strict=True)
     ]
 
 
@@ -91,11 +96,11 @@ def _line(run: Run, past: History, now: float) -> str:
     return ", ".join([*parts, _silence(last, now)])
 
 
-def _silence(last: dict[str, Any], now: float) -> str:
+def _silence(last: Json, now: float) -> str:
     return f"last line {duration(max(0.0, now - last['time']))} ago"
 
 
-def _speed(entries: Sequence[dict[str, Any]]) -> float | None:
+def _speed(entries: Sequence[Json]) -> float | None:
     """Updates a second: the median of the last intervals, so that a pause does not count."""
     steps = [(b["updates"] - a["updates"], b["time"] - a["time"]) for a, b in itertools.pairwise(entries)]
     speeds = [updates / seconds for updates, seconds in steps if updates > 0 and seconds > 0]
@@ -114,12 +119,11 @@ def _batches(run: Run, size: int) -> int | None:
 # In the terminal
 
 
-def screen(found: Sequence[State], width: int = 80) -> Text:
+def screen(found: Sequence[Watched], width: int = 80) -> Text:
     """A row a run: small charts, each with its own scale, and below them a line that says where it stands."""
     text = Text()
     for state in found:
-        curves = [(name, state.history.curve(key)) for name, key in (*SHOWN.items(), (state.loss(), state.loss()))]
-        panels = [_panel(name, curve, width // 4) for name, curve in curves if curve]
+        panels = [_panel(name, curve, width // 4) for name, curve in state.charts().items()]
         text.append(f"{state.label}\n", style="bold")
         for row in zip(*panels, strict=True):
             text.append("".join(row).rstrip() + "\n")
@@ -178,28 +182,30 @@ footer { color: var(--pale); }
 """
 
 
-def page(found: Sequence[State], every: float, now: float | None = None) -> str:
+def page(found: Sequence[Watched], every: float, now: float | None = None) -> str:
     """All runs over each other, and a table of the last figures; it loads itself anew until the runs are done."""
     again = (
         "" if all(state.done for state in found) else f'<meta http-equiv="refresh" content="{max(1, round(every))}">\n'
     )
-    keys = [key for key in CURVES if any(state.history.curve(key) for state in found)]
+    named = titles(state.history for state in found)
     light, dark = (" ".join(f"--run{n}: {pair[side]};" for n, pair in enumerate(PALETTE)) for side in (0, 1))
-    figures = "\n".join(f"<figure><h2>{escape(CURVES[key])}</h2>\n{_svg(found, key)}</figure>" for key in keys)
+    figures = "\n".join(
+        f"<figure><h2>{escape(name)}</h2>\n{_svg(found, key, name)}</figure>" for key, name in named.items()
+    )
     written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{again}<title>seqcredit watch</title>\n'
-        f"<style>{STYLE % (light, dark)}</style>\n</head>\n<body>\n<h1>Runs</h1>\n{_table(found, keys)}\n"
+        f"<style>{STYLE % (light, dark)}</style>\n</head>\n<body>\n<h1>Runs</h1>\n{_table(found, named)}\n"
         f'<div class="charts">\n{figures}\n</div>\n<footer>As of {written}; over updates.</footer>\n</body>\n</html>\n'
     )
 
 
-def _table(found: Sequence[State], keys: Sequence[str]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in ("run", *(CURVES[key] for key in keys), "where it stands"))
+def _table(found: Sequence[Watched], named: Mapping[str, str]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in ("run", *named.values(), "where it stands"))
     rows = []
     for number, state in enumerate(found):
-        curves = [state.history.curve(key) for key in keys]
+        curves = [state.history.curve(key) for key in named]
         figures = "".join(f"<td>{curve[-1][1]:.4g}</td>" if curve else "<td>-</td>" for curve in curves)
         name = f'<span class="key" style="border-color: {_colour(number)}"></span>{escape(state.label)}'
         rows.append(f"<tr><td>{name}</td>{figures}<td>{escape(state.line)}</td></tr>")
@@ -210,14 +216,14 @@ def _colour(number: int) -> str:
     return f"var(--run{number % len(PALETTE)})"
 
 
-def _svg(found: Sequence[State], key: str) -> str:
+def _svg(found: Sequence[Watched], key: str, name: str) -> str:
     """One chart, a line a run."""
     values = [value for state in found for _, value in state.history.curve(key)]
     low, high = min(values), max(values)
     low, high = (low, high) if high > low else (low - 0.5, high + 0.5)
     longest = max(state.history.entries[-1]["total"] for state in found if state.history.entries) or 1
     right, base = WIDTH - 10, HEIGHT - BOTTOM
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(CURVES[key])}">']
+    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(name)}">']
     for share in (0.0, 0.5, 1.0):
         y, x = base - share * (base - TOP), LEFT + share * (right - LEFT)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
@@ -241,7 +247,7 @@ def _svg(found: Sequence[State], key: str) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def write_page(path: Path, found: Sequence[State], every: float) -> None:
+def write_page(path: Path, found: Sequence[Watched], every: float) -> None:
     """Whole or not at all: a browser may read it at any time."""
     try:
         write_whole(path, page(found, every).encode())

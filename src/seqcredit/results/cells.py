@@ -1,37 +1,37 @@
 """Result cells to make tables and figures from: files of `results/`, or run folders."""
 
 import gzip
-import itertools
 import json
-import shlex
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
-from seqcredit.experiments.catalogue import FOLDER
+from seqcredit.experiments.history import history
 from seqcredit.experiments.runs import Run
 from seqcredit.results import headroom
-from seqcredit.results.evaluate import read_hypotheses
-from seqcredit.results.logs import Curve, history
+from seqcredit.results.evaluate import RESULT, metric_of, read_hypotheses
 from seqcredit.results.record import COUNTS
-from seqcredit.results.significance import COUNTED, Counts, counts
+from seqcredit.rewards.figures import KEPT, Figure, figure
+from seqcredit.rewards.metrics import Counted, Metric, Statistics
+from seqcredit.training.log import Curve
+from seqcredit.types import Json
 
 # What has to be the same in all cells of a table, as far as they have kept it.
-ALIKE: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    "data": lambda figures: figures.get("data", {}).get("content"),
-    "numbers of examples": lambda figures: figures.get("data", {}).get("examples"),
-    "vocabularies": lambda figures: figures.get("vocabularies"),
-    "splits": lambda figures: figures.get("split"),
-    "numbers of sentences": lambda figures: figures.get("sentences"),
-    "metric signatures": lambda figures: figures.get("bleu_signature"),
+ALIKE: dict[str, Callable[["Cell"], object]] = {
+    "data": lambda cell: cell.figures.get("data", {}).get("content"),
+    "numbers of examples": lambda cell: cell.figures.get("data", {}).get("examples"),
+    "vocabularies": lambda cell: cell.figures.get("vocabularies"),
+    "splits": lambda cell: cell.figures.get("split"),
+    "numbers of sentences": lambda cell: cell.figures.get("sentences"),
+    "metrics": lambda cell: cell.metric.name if cell.metric else None,
+    "metric signatures": lambda cell: cell.signature or None,
 }
 # Keys of an actor-critic phase that say how long and how fast it is trained, but not what.
 BUDGET = ("name", "epochs", "updates", "decays", "decay", "validate_every", "fused")
@@ -39,13 +39,15 @@ BUDGET = ("name", "epochs", "updates", "decays", "decay", "validate_every", "fus
 
 @dataclass(frozen=True)
 class Cell:
-    """What one run measured; of a run that is not finished there is no BLEU."""
+    """What one run measured; of a run that is not finished there is no score."""
 
     path: Path
     name: str  # of its row
-    figures: Mapping[str, Any]
+    figures: Json
     run: Run | None = None
     shown: str = ""  # its path, where that is to be written in another way
+    asked: str | None = None  # the metric to look at, instead of the one that the run is judged by
+    other: Figure | None = None  # its figure, where the run has not kept it but can be measured anew
 
     def __str__(self) -> str:
         return self.shown or str(self.path)
@@ -58,9 +60,28 @@ class Cell:
     def seed(self) -> int:
         return int(self.figures["seed"])
 
+    @cached_property
+    def figure(self) -> Figure | None:
+        """The figure of the metric that is asked for; None of a run that is not finished."""
+        return self.other or figure(self.figures, self.asked)
+
     @property
-    def bleu(self) -> float | None:
-        return self.figures.get("bleu")
+    def score(self) -> float | None:
+        return self.figure.value if self.figure else None
+
+    @property
+    def metric(self) -> Metric | None:
+        return self.figure.metric if self.figure else None
+
+    @property
+    def signature(self) -> str:
+        return self.figure.signature if self.figure else ""
+
+    @property
+    def judged_by(self) -> Metric | None:
+        """The metric that the run itself was judged by, whatever is asked for now."""
+        judged = figure(self.figures)
+        return judged.metric if judged else None
 
     @property
     def diverged(self) -> bool:
@@ -83,12 +104,12 @@ class Cell:
 
     @cached_property
     def settings(self) -> config.Recipe:
-        """The recipe with every value, as the cell keeps it, or else from its command."""
+        """The recipe with every value."""
         if self.run:
             return self.run.recipe
-        if "settings" in self.figures:
-            return config.parse(self.figures["settings"], str(self.path))
-        return _from_command(self.path, str(self.figures.get("command", "")))
+        if "settings" not in self.figures:
+            raise UserError(f"{self.path} has not kept its settings: record it again.")
+        return config.parse(self.figures["settings"], str(self.path))
 
     @property
     def actor_critic(self) -> config.ActorCritic | None:
@@ -97,7 +118,7 @@ class Cell:
         return last if isinstance(last, config.ActorCritic) else None
 
     def curve(self, key: str) -> Curve:
-        """One of `results.CREDIT` over updates; empty where it was not measured."""
+        """One of `record.CREDIT` over updates; empty where it was not measured."""
         if self.run:
             return history(self.run).curve(key)
         return [(int(updates), float(value)) for updates, value in self.figures.get("credit", {}).get(key, [])]
@@ -106,46 +127,77 @@ class Cell:
         """The lowest point of such a curve."""
         return min((value for _, value in self.curve(key)), default=None)
 
-    def headroom(self, *keys: str) -> Any:
-        """A figure of `seqcredit headroom`, such as "bleu", "beam"; None if nobody asked for it."""
-        found: Any = headroom.read(self.run) if self.run else self.figures.get("headroom")
-        for key in keys:
-            found = None if found is None else found.get(key)
-        return found
+    @property
+    def room(self) -> Json | None:
+        """What `seqcredit headroom` has measured; None if nobody asked for it."""
+        return headroom.read(self.run) if self.run else self.figures.get("headroom")
 
-    def counts(self) -> Counts | None:
-        """What BLEU counts in every sentence: as it was kept, or from the data of a run; None if there is neither."""
-        return _count(self.run) if self.run else _kept_counts(self.path.with_suffix(COUNTS))
+    def headroom(self, *keys: str) -> float | None:
+        """One figure of it, such as "payoff", "beam"."""
+        found = self.room
+        for key in keys[:-1]:
+            found = (found or {}).get(key)
+        return (found or {}).get(keys[-1])
+
+    def statistics(self) -> Statistics | None:
+        """The rows of the metric, as they were kept, or from the data of a run; None if there is neither."""
+        if self.metric is None or self.judged_by is None:
+            return None
+        if self.run:
+            found = _measure(self.run, self.metric.name)
+            return found[1] if found else None
+        kept = self.metric.name == self.judged_by.name
+        return _kept_rows(self.path.with_suffix(COUNTS), self.metric) if kept else None
 
 
-def _count(run: Run) -> Counts | None:
+def _measure(run: Run, name: str | None) -> tuple[Figure, Statistics] | None:
+    """A figure of a run's test set and the rows that it is of, if the data are there."""
     try:
         prepared = Prepared.open(run.data, check=False)
     except UserError:
         return None
-    return counts(read_hypotheses(run, "test"), list(prepared.split("test").reference_texts()))
+    split, metric = prepared.split("test"), metric_of(run, prepared, name)
+    references = list(split.reference_texts())
+    rows = metric.statistics(read_hypotheses(run, "test"), references, list(split.source_texts()))
+    return Figure(metric, metric.score(rows.sum(0)), metric.signature(references)), rows
 
 
-def _kept_counts(path: Path) -> Counts | None:
+def _kept_rows(path: Path, metric: Metric) -> Statistics | None:
+    """What stands beside a cell: a line an example."""
     if not path.exists():
         return None
+    whole = isinstance(metric, Counted)
     try:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-        found = np.array([[int(word) for word in line.split()] for line in lines], np.int64)
+        found = np.array([[(int if whole else float)(word) for word in line.split()] for line in lines], np.float64)
     except (OSError, EOFError, zlib.error, ValueError):
-        found = np.zeros(0, np.int64)
-    if found.ndim != 2 or found.shape[1] != COUNTED:
-        raise UserError(f"{path} does not hold {COUNTED} whole numbers a line: record its cell again.")
+        found = np.zeros(0)
+    if found.ndim != 2 or found.shape[1] != metric.width or not np.isfinite(found).all():
+        kind = "whole numbers" if whole else "numbers"
+        raise UserError(f"{path} does not hold {metric.width} {kind} a line: record its cell again.")
     return found
 
 
-def read(paths: Sequence[Path]) -> list[Cell]:
-    """The cells of files, of run folders, and of everything below other folders."""
+def read(paths: Sequence[Path], metric: str | None = None) -> list[Cell]:
+    """The cells of files, of run folders, and of everything below other folders; by another metric if one is given."""
     cells = [cell for path in paths for cell in _below(path)]
     if not cells:
         listed = ", ".join(map(str, paths))
         raise UserError(f"There is no cell in {listed}; `seqcredit record RUN FILE` writes one.")
-    return list({cell.path.resolve(): cell for cell in cells}.values())
+    once = {cell.path.resolve(): cell for cell in cells}.values()
+    return [cell if metric is None else _by(cell, metric) for cell in once]
+
+
+def _by(cell: Cell, name: str) -> Cell:
+    """A cell looked at by another metric: one that it has kept or, of a run with its data, any."""
+    cell = replace(cell, asked=name)
+    if cell.figure or cell.judged_by is None:
+        return cell
+    found = _measure(cell.run, name) if cell.run else None
+    if found is None:
+        kept = ", ".join(dict.fromkeys([cell.judged_by.name, *(key for key in KEPT if figure(cell.figures, key))]))
+        raise UserError(f"{cell.path} has kept no {name}: choose one that it has, {kept}.")
+    return replace(cell, other=found[0])
 
 
 def _below(path: Path) -> Iterable[Cell]:
@@ -165,47 +217,35 @@ def _file(path: Path) -> Cell:
         figures = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise UserError(f"{path} cannot be read as JSON: give a cell that `seqcredit record` wrote.") from None
-    if not isinstance(figures, dict) or not {"recipe", "seed", "bleu"} <= set(figures):
-        raise UserError(f"{path} is not a cell: it has no recipe, seed and bleu; `seqcredit record` writes one.")
+    if not isinstance(figures, dict) or not {"recipe", "seed"} <= set(figures) or figure(figures) is None:
+        raise UserError(f"{path} is not a cell: it has no recipe, seed and score; `seqcredit record` writes one.")
     return Cell(path, _name(path.stem, figures), figures)
 
 
 def _folder(path: Path) -> Cell:
-    run, result = Run.open(path), path / "result.json"
+    run, result = Run.open(path), path / RESULT
     figures = {"recipe": run.recipe.name, "seed": run.recipe.seed, "vocabularies": run.about["vocabularies"]}
     if result.is_file():
         figures = dict(_file(result).figures)
     return Cell(path, _name(path.resolve().name, figures), figures, run)
 
 
-def _name(stem: str, figures: Mapping[str, Any]) -> str:
+def _name(stem: str, figures: Json) -> str:
     """NAME of NAME-SEED; of other names the recipe's."""
     ending = f"-{figures['seed']}"
     return stem.removesuffix(ending) if stem.endswith(ending) else str(figures["recipe"])
 
 
-def _from_command(path: Path, command: str) -> config.Recipe:
-    words = shlex.split(command)
-    changes = [after for word, after in itertools.pairwise(words) if word == "--set"]
-    changes += [word.removeprefix("--set=") for word in words if word.startswith("--set=")]
-    given = Path(next((word for word in words if word.endswith(".toml")), ""))
-    parts = given.parts
-    kept = FOLDER.joinpath(*parts[parts.index("recipes") + 1 :]) if "recipes" in parts else given
-    recipe = next((place for place in (given, kept) if place.is_file()), None)
-    if recipe is None:
-        raise UserError(f"{path}: its settings are not known, because there is no recipe {given}; record it again.")
-    return config.load(recipe, changes)
-
-
 def check_alike(cells: Sequence[Cell]) -> None:
     """Figures of different data or of different metrics do not belong together."""
     for said, get in ALIKE.items():
-        known = [(cell, get(cell.figures)) for cell in cells if get(cell.figures) is not None]
+        known = [(cell, get(cell)) for cell in cells if get(cell) is not None]
         for cell, value in known:
             if value != known[0][1]:
+                choose = ", or choose one that all have kept with --metric" if said == "metrics" else ""
                 raise UserError(
                     f"{known[0][0].path} and {cell.path} do not belong together: their {said} differ; give cells of "
-                    "one data set and one metric."
+                    f"one data set and one metric{choose}."
                 )
 
 

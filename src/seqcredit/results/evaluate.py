@@ -1,52 +1,63 @@
-"""The final figures of a run: decode a split with beam search, score it, write it down."""
+"""The final figures of a run: decode a split with beam search, score it, write both down together.
+
+`result.json` and `hypotheses/test.txt` are the run's own: its last phase on the test set, searched as the recipe says.
+What is evaluated on another split, of another phase, searched otherwise or by another metric goes to `evaluations/`.
+"""
 
 import itertools
 import json
 import resource
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from seqcredit import config
 from seqcredit.data.batches import from_sentences
 from seqcredit.data.prepared import Prepared, Split
-from seqcredit.data.storage import write_whole
+from seqcredit.data.storage import checksum, write_whole
 from seqcredit.data.text import read_parallel
 from seqcredit.errors import UserError
-from seqcredit.experiments.build import load_actor
+from seqcredit.experiments.build import build_metric, load_actor
 from seqcredit.experiments.runs import Run
-from seqcredit.rewards.corpus import corpus_bleu, corpus_bleus, corpus_chrf, corpus_cider, corpus_rouge_l
+from seqcredit.rewards.figures import figures_of
+from seqcredit.rewards.metrics import (
+    BLEU,
+    CHRF,
+    CIDER,
+    ROUGE_L,
+    Metric,
+    References,
+    Words,
+    corpus,
+    corpus_bleu,
+    corpus_bleus,
+)
 from seqcredit.training.decoding import Search, decode, translate
 from seqcredit.training.log import log_entries
+from seqcredit.types import Json
 
 RELEASE_LONGEST = 50  # the released code drops test pairs with more words on either side
+RESULT, TEST, EVALUATIONS = "result.json", "test", "evaluations"
+CLOSE = 1e-3  # figures that are the same, but for their rounding
 
-Words = Sequence[str]
+
+def metric_of(run: Run, prepared: Prepared, name: str | None = None) -> Metric:
+    """What a run is judged by: its recipe's metric, or another one by its name."""
+    return build_metric(run.recipe, prepared, run.folder, name)
 
 
 def scores(
-    hypotheses: Sequence[Words], references: Sequence[Sequence[Words]], sources: Sequence[Words]
-) -> dict[str, Any]:
-    """BLEU and chrF with signatures, BLEU under the released code's filter, and what shows a gamed metric."""
-    bleu, chrf = corpus_bleu(hypotheses, references), corpus_chrf(hypotheses, references)
-    kept = [
-        i
-        for i, (source, group) in enumerate(zip(sources, references, strict=True))
-        if max(len(source), *map(len, group)) <= RELEASE_LONGEST
-    ]
-    filtered = corpus_bleu([hypotheses[i] for i in kept], [references[i] for i in kept])
+    hypotheses: Sequence[Words], references: References, sources: Sequence[Words], metric: Metric = BLEU
+) -> Json:
+    """The metric first; BLEU and chrF, BLEU under the released code's filter, and what shows a gamed metric."""
     words = sum(map(len, hypotheses))
     pairs = [list(itertools.pairwise(h)) for h in hypotheses]
     return {
-        "bleu": round(bleu.value, 4),
-        "bleu_signature": bleu.signature,
-        "bleu_release_filter": {"bleu": round(filtered.value, 4), "sentences": len(kept), "longest": RELEASE_LONGEST},
-        "chrf": round(chrf.value, 4),
-        "chrf_signature": chrf.signature,
+        **figures_of(metric, corpus(metric, hypotheses, references, sources)),
+        **_text_scores(hypotheses, references, sources),
         "sentences": len(hypotheses),
         "length_ratio": round(words / max(1, sum(len(group[0]) for group in references)), 4),
         "repeated_bigrams": round(sum(len(p) - len(set(p)) for p in pairs) / max(1, sum(map(len, pairs))), 5),
@@ -54,10 +65,27 @@ def scores(
     }
 
 
-def caption_scores(hypotheses: Sequence[Words], references: Sequence[Sequence[Words]]) -> dict[str, Any]:
+def _text_scores(hypotheses: Sequence[Words], references: References, sources: Sequence[Words]) -> Json:
+    bleu, chrf = (corpus(metric, hypotheses, references) for metric in (BLEU, CHRF))
+    kept = [
+        i
+        for i, (source, group) in enumerate(zip(sources, references, strict=True))
+        if max(len(source), *map(len, group)) <= RELEASE_LONGEST
+    ]
+    filtered = corpus_bleu([hypotheses[i] for i in kept], [references[i] for i in kept])
+    return {
+        "bleu": round(bleu.value, 4),
+        "bleu_signature": bleu.signature,
+        "bleu_release_filter": {"bleu": round(filtered.value, 4), "sentences": len(kept), "longest": RELEASE_LONGEST},
+        "chrf": round(chrf.value, 4),
+        "chrf_signature": chrf.signature,
+    }
+
+
+def caption_scores(hypotheses: Sequence[Words], references: References) -> Json:
     """What captions are judged by besides: BLEU-1 to BLEU-4, CIDEr-D and ROUGE-L, with signatures."""
     bleus = {f"bleu_{n}": score for n, score in enumerate(corpus_bleus(hypotheses, references), 1)}
-    others = {"cider": corpus_cider(hypotheses, references), "rouge_l": corpus_rouge_l(hypotheses, references)}
+    others = {key: corpus(one, hypotheses, references) for key, one in (("cider", CIDER), ("rouge_l", ROUGE_L))}
     return {
         key: value
         for name, score in (bleus | others).items()
@@ -72,13 +100,15 @@ def evaluate(
     search: Search,
     device: torch.device | str = "cpu",
     phase: str | None = None,
-) -> tuple[dict[str, Any], list[list[str]]]:
+    metric: Metric | None = None,
+) -> tuple[Json, list[list[str]]]:
     """Scores of a run on a split, and its hypotheses."""
     actor = load_actor(run, prepared, device, phase)
     started = time.monotonic()
     hypotheses = decode(actor, prepared, split, search, device)
     references = list(split.reference_texts())
-    figures = scores(hypotheses, references, list(split.source_texts()))
+    metric = metric or metric_of(run, prepared)
+    figures = scores(hypotheses, references, list(split.source_texts()), metric)
     if split.pictures:
         figures |= caption_scores(hypotheses, references)
     return {
@@ -101,7 +131,8 @@ def evaluate_raw(
     search: Search,
     device: torch.device | str = "cpu",
     phase: str | None = None,
-) -> dict[str, Any]:
+    metric: Metric | None = None,
+) -> Json:
     """Scores of a run on two text files, cut into words as its training data was."""
     if prepared.pictures:
         raise UserError(f"{run.folder} describes pictures: evaluate it on a split of its data.")
@@ -114,59 +145,126 @@ def evaluate_raw(
             batch = from_sentences(sources[start : start + search.batch_size], prepared.source_vocabulary)
             hypotheses += translate(actor, prepared, batch.source.to(device), search)
     references = [[prepared.reference_words(text) for text in example.references] for example in examples]
-    return {**scores(hypotheses, references, sources), "search": search._asdict()}
+    metric = metric or metric_of(run, prepared)
+    return {**scores(hypotheses, references, sources, metric), "search": search._asdict()}
 
 
-def hypotheses_file(run: Run, split: str) -> Path:
-    """Where the hypotheses of a split are kept."""
-    return run.folder / "hypotheses" / f"{split}.txt"
+# What a run folder keeps of it
 
 
-def write_hypotheses(run: Run, split: str, hypotheses: Sequence[Words]) -> None:
-    """One line a sentence, tokenized."""
-    path = hypotheses_file(run, split)
+def hypotheses_file(run: Run, name: str) -> Path:
+    """Where hypotheses are: those of the run's result, or of an evaluation by its name, such as a split's."""
+    path = _place(run, name)
+    return path if path.exists() else run.folder / "hypotheses" / path.name
+
+
+def _place(run: Run, name: str) -> Path:
+    return run.folder / ("hypotheses" if name == TEST else EVALUATIONS) / f"{name}.txt"
+
+
+def write_hypotheses(run: Run, name: str, hypotheses: Sequence[Words]) -> str:
+    """One line a sentence, tokenized; the checksum of the file."""
+    path = _place(run, name)
     path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(" ".join(words) + "\n" for words in hypotheses), encoding="utf-8")
+    write_whole(path, "".join(" ".join(words) + "\n" for words in hypotheses).encode())
+    return checksum(path)
 
 
 def read_hypotheses(run: Run, split: str) -> list[list[str]]:
-    """What `write_hypotheses` wrote."""
+    """What `write_hypotheses` wrote of a split."""
     path = hypotheses_file(run, split)
     if not path.exists():
-        raise UserError(f"{run.folder} has no hypotheses of {split}; run `seqcredit evaluate {run.folder}` first.")
+        where = f" --split {split}" if split != TEST else ""
+        raise UserError(
+            f"{run.folder} has no hypotheses of {split}; run `seqcredit evaluate {run.folder}{where}` first."
+        )
     return [line.split(" ") if line else [] for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
-def write_result(
-    run: Run, split: str, figures: dict[str, Any], hypotheses: Sequence[Words], diverged: Sequence[str]
-) -> Path:
-    """`result.json` and the hypotheses, in the run folder."""
-    write_hypotheses(run, split, hypotheses)
-    entries = log_entries(run.folder / "log.jsonl")
-    result = {
-        "recipe": run.recipe.name,
-        "seed": run.recipe.seed,
-        "commit": run.about["commit"],
-        "split": split,
-        **figures,
-        "diverged": list(diverged),
-        "validation": validation(entries),
-        "seconds": seconds(entries),
-        "peak_memory_mb": round(peak_memory()),
-        "torch": run.about["torch"],
-        "vocabularies": run.about["vocabularies"],
+def evaluation_name(run: Run, split: str, search: Search, phase: str | None, metric: str) -> str:
+    """The split, and what differs from the recipe's way: test-mle-beam1. The run's own result is plain `test`."""
+    final, done = final_search(run.recipe), run.phases_done()
+    trained = phase or (done[-1] if done else "")
+    differs = {
+        trained: trained != run.recipe.phase[-1].name,
+        f"beam{search.width}": search.width != final.width,
+        f"longest{search.bound - 1}": search.bound != final.bound,
+        f"penalty{search.length_penalty:g}": search.length_penalty != final.length_penalty,
+        "replaced": search.replace_unknown != final.replace_unknown,
+        metric.replace(":", "."): metric != run.recipe.metric,
     }
-    path = run.folder / "result.json"
+    return "-".join([split, *(name for name, other in differs.items() if other)])
+
+
+def keep(
+    run: Run, split: str, figures: Json, hypotheses: Sequence[Words], search: Search, phase: str | None = None
+) -> Path:
+    """Figures and hypotheses of an evaluation together: as the run's result, or beside it under a name of their own."""
+    name = evaluation_name(run, split, search, phase, figures["metric"])
+    if name == TEST:
+        return write_result(run, split, figures, hypotheses)
+    path = _place(run, name).with_suffix(".json")
+    kept = write_hypotheses(run, name, hypotheses)
+    trained = phase or run.phases_done()[-1]
+    result = {**_about(run, split), "phase": trained, **figures, "hypotheses_checksum": kept}
     write_whole(path, (json.dumps(result, indent=1) + "\n").encode())
     return path
 
 
-def validation(entries: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+def write_result(
+    run: Run, split: str, figures: Json, hypotheses: Sequence[Words], diverged: Sequence[str] | None = None
+) -> Path:
+    """`result.json` and the hypotheses; what is not known of the training stays as an earlier result had it."""
+    path = run.folder / RESULT
+    before: Json = json.loads(path.read_text()) if path.exists() and diverged is None else {}
+    kept = write_hypotheses(run, split, hypotheses)
+    entries = log_entries(run.folder / "log.jsonl")
+    if diverged is None and run.recipe.on_divergence == "record":
+        diverged = list(dict.fromkeys(entry["phase"] for entry in entries if entry["event"] == "diverged"))
+    result = {
+        **_about(run, split),
+        **figures,
+        "hypotheses_checksum": kept,
+        "diverged": before.get("diverged", list(diverged or [])),
+        "validation": validation(entries),
+        "seconds": seconds(entries),
+        "peak_memory_mb": before.get("peak_memory_mb", round(peak_memory())),
+        "torch": run.about["torch"],
+        "vocabularies": run.about["vocabularies"],
+    }
+    write_whole(path, (json.dumps(result, indent=1) + "\n").encode())
+    return path
+
+
+def _about(run: Run, split: str) -> Json:
+    return {"recipe": run.recipe.name, "seed": run.recipe.seed, "commit": run.about["commit"], "split": split}
+
+
+def read_result(run: Run, references: References) -> tuple[Json, list[list[str]]]:
+    """The run's own figures and hypotheses, of which it is made sure that they belong together."""
+    path, file = run.folder / RESULT, hypotheses_file(run, TEST)
+    if not path.exists():
+        raise UserError(f"{run.folder} has no {RESULT}: it has not been trained to its end, `seqcredit resume` it.")
+    result: Json = json.loads(path.read_text())
+    hypotheses = read_hypotheses(run, TEST)
+    if "hypotheses_checksum" in result:
+        same = result["hypotheses_checksum"] == checksum(file)
+    else:  # an older one
+        same = len(hypotheses) == len(references)
+        same = same and abs(corpus_bleu(hypotheses, references).value - result["bleu"]) < CLOSE
+    if not same:
+        raise UserError(
+            f"{path} and {file} are not of one evaluation: `seqcredit evaluate {run.folder}` makes both anew."
+        )
+    return result, hypotheses
+
+
+def validation(entries: Sequence[Json]) -> dict[str, float | None]:
     """The best validation figure of each finished phase, from the lines of a log."""
     return {entry["phase"]: entry["best"] for entry in entries if entry["event"] == "phase_end"}
 
 
-def seconds(entries: Sequence[Mapping[str, Any]]) -> float:
+def seconds(entries: Sequence[Json]) -> float:
     """From the first line of a log to the last; pauses between stop and resume count."""
     return round(entries[-1]["time"] - entries[0]["time"], 1) if entries else 0.0
 

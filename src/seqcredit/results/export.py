@@ -4,13 +4,14 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save_file
 
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import MANIFEST, new_folder
 from seqcredit.experiments.runs import Run
+from seqcredit.rewards.figures import KEPT, figure
+from seqcredit.types import Json
 
 
 def export(run: Run, prepared: Prepared, out: Path, phase: str | None = None) -> None:
@@ -41,13 +42,13 @@ def _vocabularies(prepared: Prepared, folder: Path) -> None:
 def _card(run: Run, phase: str) -> str:
     """What the model is and how good, as far as it was measured."""
     path = run.folder / "result.json"
-    result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    measured = (
-        f"BLEU {result['bleu']} on {result['sentences']:,} sentences of its {result['split']} set "
-        f"(`{result['bleu_signature']}`), chrF {result['chrf']} (`{result['chrf_signature']}`)."
-        if result
-        else "Not evaluated."
-    )
+    result: Json = json.loads(path.read_text()) if path.exists() else {}
+    mine, *others = (figure(result, name) for name in dict.fromkeys([None, *KEPT]))
+    measured = "Not evaluated."
+    if mine:
+        rest = [one for one in others if one and one.metric.name != mine.metric.name]
+        said = ", ".join(f"{one.metric.label} {one.value:g} (`{one.signature}`)" for one in (mine, *rest))
+        measured = f"On {result['sentences']:,} sentences of its {result['split']} set: {said}."
     model = run.recipe.actor
     feeding = ", input feeding" if model.input_feeding else ""
     return (

@@ -6,7 +6,7 @@ that without being taught. How near, samples of the actor tell before anything i
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +23,12 @@ from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_reward, load_actor
 from seqcredit.experiments.runs import Run
 from seqcredit.models.policy import Network, Rows, repeat
-from seqcredit.rewards.corpus import corpus_bleu
+from seqcredit.results.evaluate import metric_of
+from seqcredit.rewards.metrics import Metric, corpus
 from seqcredit.search import beam, greedy, sample
 from seqcredit.search.sample import device_of
 from seqcredit.training.watch import duration
-from seqcredit.types import EOS, Batch, Reward, token_mask
+from seqcredit.types import EOS, Batch, Json, Reward, token_mask
 
 FILE = "headroom.json"  # in the run folder
 BATCH = 50
@@ -110,9 +111,15 @@ def _best(candidates: Int[Tensor, "B K T"], worth: Float[Tensor, "B K"]) -> Int[
 
 
 def measure(
-    run: Run, prepared: Prepared, split: str = "valid", samples: int = 32, device: str = "cpu", say: Say = print
-) -> dict[str, Any]:
-    """BLEU, pay-off and likelihood of a split in all of `WAYS`, and of as many training sentences offhand."""
+    run: Run,
+    prepared: Prepared,
+    split: str = "valid",
+    samples: int = 32,
+    device: str = "cpu",
+    say: Say = print,
+    metric: str | None = None,
+) -> Json:
+    """Metric, pay-off and likelihood of a split in all of `WAYS`, and of as many training sentences offhand."""
     if samples < 2:
         raise UserError(
             f"A headroom of {samples} samples cannot be told: ask for 2 or more, half of which judge the others."
@@ -123,16 +130,24 @@ def measure(
     actor = load_actor(run, prepared, device)
     speaker = Speaker(actor, reward, recipe.beam, recipe.longest_output + 1, samples, generator)
     mine, seen = prepared.split(split), prepared.split("train")
+    judge = metric_of(run, prepared, metric)
     about = {"split": split, "sentences": len(mine), "samples": samples, "width": recipe.beam}
-    found = _heard(speaker, speaker.at_length, mine, len(mine), prepared, say)
-    return {**about, **found, "train": _heard(speaker, speaker.offhand, seen, len(mine), prepared, say)}
+    about |= {"metric": judge.name, "metric_label": judge.label}
+    found = _heard(speaker, speaker.at_length, mine, len(mine), prepared, judge, say)
+    return {**about, **found, "train": _heard(speaker, speaker.offhand, seen, len(mine), prepared, judge, say)}
 
 
 @torch.no_grad()
 def _heard(
-    speaker: Speaker, ask: Callable[[Any, Batch], Said], split: Split, most: int, prepared: Prepared, say: Say
-) -> dict[str, Any]:
-    """BLEU and mean pay-off of every way that is asked for, and the nats that a token of the references costs."""
+    speaker: Speaker,
+    ask: Callable[[Any, Batch], Said],
+    split: Split,
+    most: int,
+    prepared: Prepared,
+    metric: Metric,
+    say: Say,
+) -> Json:
+    """Metric and mean pay-off of every way that is asked for, and the nats that a token of the references costs."""
     device, began = next(speaker.actor.parameters()).device, time.perf_counter()
     words: dict[str, list[list[str]]] = {}
     references: list[list[list[str]]] = []
@@ -151,9 +166,9 @@ def _heard(
         nats, tokens = nats + surprise, tokens + count
         left = (time.perf_counter() - began) * (len(batches) / number - 1)
         say(f"{split.name}: {number:,}/{len(batches):,} batches, {duration(left)} left")
-    scores = {way: corpus_bleu(texts, references) for way, texts in words.items()}
+    scores = {way: corpus(metric, texts, references) for way, texts in words.items()}
     return {
-        "bleu": {way: round(score.value, 4) for way, score in scores.items()},
+        metric.name: {way: round(score.value, metric.digits + 2) for way, score in scores.items()},
         "payoff": {way: round(total / len(references), 4) for way, total in earned.items()},
         "nll": round(nats / tokens, 4),
         "signature": scores["greedy"].signature,
@@ -168,7 +183,7 @@ def _spread(split: Split, most: int) -> list[Indices]:
     return chunks(pairs, BATCH)
 
 
-def write(run: Run, found: Mapping[str, Any]) -> None:
+def write(run: Run, found: Json) -> None:
     """Keep it in the run folder, from where `seqcredit record` takes it."""
     try:
         write_whole(run.folder / FILE, (json.dumps(found, indent=1) + "\n").encode())
@@ -176,7 +191,7 @@ def write(run: Run, found: Mapping[str, Any]) -> None:
         raise UserError(f"{run.folder / FILE} cannot be written ({error.strerror}).") from None
 
 
-def read(run: Run) -> dict[str, Any] | None:
+def read(run: Run) -> Json | None:
     """What was kept, if anything was."""
     path = run.folder / FILE
     return json.loads(path.read_text()) if path.exists() else None

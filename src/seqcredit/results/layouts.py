@@ -11,13 +11,17 @@ from seqcredit.results.tables import (
     MISSING,
     Summary,
     Table,
+    better,
     by_name,
     footnotes,
     grouped,
     label,
     measured,
+    metric_of,
     of_data,
 )
+from seqcredit.rewards.metrics import BLEU, DEFAULT, Metric, label_of
+from seqcredit.types import Json
 
 FEEDING, FROM_MLE = ", input feeding", ", from MLE"  # of which the paper's tables know nothing in a name
 WITHOUT = "ERAC without future entropy"
@@ -56,7 +60,7 @@ def table1(cells: Sequence[Cell]) -> Table:
         means: dict[str, Summary] = {}
         rules.add(len(rows))
         for name, paper in PAPER.items():
-            summary = Summary.of((cell for cell in mine if _algorithm(cell) == name), lambda cell: cell.bleu)
+            summary = Summary.of_scores(cell for cell in mine if _algorithm(cell) == name)
             n, _, _, least, most = summary.texts()
             mean, deviation, *range_of = paper[number]
             theirs = [f"{mean:.2f} ± {deviation:.2f}", *(f"{value:.2f}" for value in range_of)]
@@ -64,7 +68,7 @@ def table1(cells: Sequence[Cell]) -> Table:
             means[name] = summary
             rows.append([setting, name, n, summary.spread(), least, most, *theirs])
         first = len(rows) - len(PAPER)
-        bold |= {(first + [*PAPER].index(best), 3) for best in _best(means)}
+        bold |= {(first + [*PAPER].index(best), 3) for best in _best(metric_of(mine), means)}
         notes += [f"{setting}: {measured(mine)}"] if mine else []
         notes += footnotes(mine, {})
     header = ["task", "algorithm", "n", "mean", "min", "max", "paper: mean", "paper: min", "paper: max"]
@@ -80,15 +84,14 @@ def _algorithm(cell: Cell) -> str:
     return cell.recipe.removesuffix(FEEDING).removesuffix(FROM_MLE)
 
 
-def _best(means: Mapping[str, Summary]) -> Iterable[str]:
+def _best(metric: Metric, means: Mapping[str, Summary]) -> Iterable[str]:
     for pair in RIVALS:
-        if all(means[name].values for name in pair):
-            yield max(pair, key=lambda name: means[name].mean)
+        yield from better(metric, {name: means[name].mean for name in pair if means[name].values})
 
 
 def ablation(cells: Sequence[Cell]) -> Table:
-    """Smoothing by target rate: mean validation BLEU of ERAC, beside the paper's own."""
-    grid = ablation_grid(cells)
+    """Smoothing by target rate: the mean validation of ERAC, beside the paper's own."""
+    grid, metric = ablation_grid(cells), judged_by(cells)
     rates = sorted({*(rate for row in grid.values() for rate in row), *PAPER_ABLATION[0.0]})
     rows: list[list[str]] = []
     ours, rules = {}, set()
@@ -102,17 +105,21 @@ def ablation(cells: Sequence[Cell]) -> Table:
         rows.append([f"{smoothing:g}", "ours", *found])
         if smoothing in PAPER_ABLATION:
             rows.append([f"{smoothing:g}", "paper", *(_paper_text(smoothing, rate) for rate in rates)])
-    best = {max(ours, key=ours.__getitem__)} if len(ours) > 1 else set()
     notes = [
-        "Mean validation BLEU of ERAC: a row is lambda_var (smoothing), a column beta (target_rate).",
+        f"Mean validation {metric.label} of ERAC: a row is lambda_var (smoothing), a column beta (target_rate).",
         f"{DIVERGED} without the runs that diverged.",
     ]
     header = ["lambda_var", "of", *(f"beta {rate:g}" for rate in rates)]
-    return Table(header, rows, notes, best, rules - {0})
+    return Table(header, rows, notes, better(metric, ours), rules - {0})
+
+
+def judged_by(cells: Sequence[Cell]) -> Metric:
+    """The metric by which the runs themselves were judged: that of their validations."""
+    return next((cell.judged_by for cell in cells if cell.judged_by), BLEU)
 
 
 def ablation_grid(cells: Sequence[Cell]) -> dict[float, dict[float, Summary]]:
-    """Validation BLEU of ERAC's cells: smoothing -> target rate -> runs."""
+    """Validation of ERAC's cells: smoothing -> target rate -> runs."""
     mine = [cell for cell in cells if (phase := cell.actor_critic) and phase.tau > 0 and phase.future_entropy]
     if not mine:
         raise UserError("There is no cell of ERAC among them: an ablation is made of runs that end with actor_critic.")
@@ -124,7 +131,8 @@ def ablation_grid(cells: Sequence[Cell]) -> dict[float, dict[float, Summary]]:
         phase = cell.actor_critic
         assert phase is not None
         same = [other for other in mine if _place(other) == _place(cell)]
-        grid.setdefault(phase.smoothing, {})[phase.target_rate] = Summary.of(same, lambda cell: cell.validation)
+        summary = Summary.of(same, lambda cell: cell.validation, judged_by(mine).digits)
+        grid.setdefault(phase.smoothing, {})[phase.target_rate] = summary
     return grid
 
 
@@ -152,50 +160,56 @@ def entropy(cells: Sequence[Cell]) -> Table:
     rows: list[list[str]] = []
     means = {}
     for name, (mean, deviation, most) in PAPER_ENTROPY.items():
-        summary = Summary.of((cell for cell in mine if cell.recipe == name), lambda cell: cell.bleu)
+        summary = Summary.of_scores(cell for cell in mine if cell.recipe == name)
         if summary.values:
             means[len(rows)] = summary.mean
         n, *_, largest = summary.texts()
         rows.append([name, n, summary.spread(), largest, f"{mean:.2f} ± {deviation:.2f}", f"{most:.2f}"])
-    best = {(max(means, key=means.__getitem__), 2)} if len(means) > 1 else set()
+    best = {(row, 2) for row in better(metric_of(mine), means)}
     notes = [measured(mine), *footnotes(mine, {}), "The paper's figures are of IWSLT 2014, 9 runs each."]
     return Table(["algorithm", "n", "mean", "max", "paper: mean", "paper: max"], rows, notes, best | {(0, 4)})
 
 
 def credit(cells: Sequence[Cell]) -> Table:
-    """How far a learned Q was from the exact one at its best, and the BLEU of what was trained with it."""
+    """How far a learned Q was from the exact one at its best, and how good is what was trained with it."""
     check_alike(cells)
     check_once(cells, lambda cell: cell.name)
     rows = []
     for name, group in by_name(cells).items():
         least = (Summary.of(group, lambda cell, key=key: cell.least(key)).spread() for key in CREDIT)  # type: ignore[misc]
-        bleu = Summary.of(group, lambda cell: cell.bleu)
-        rows.append([name, str(len(bleu.values)), *least, bleu.spread()])
+        scores = Summary.of_scores(group)
+        rows.append([name, str(len(scores.values)), *least, scores.spread()])
     notes = [measured(cells), *footnotes(cells, {}), "Credit error and KL: the least of all validations."]
-    return Table(["way", "n", "credit error", "KL of token targets", "test BLEU"], rows, notes)
+    return Table(["way", "n", "credit error", "KL of token targets", f"test {metric_of(cells).label}"], rows, notes)
 
 
 def headroom(cells: Sequence[Cell]) -> Table:
     """What actors say in several ways, of sentences that they have not seen and of some that they have."""
     check_alike(cells)
     check_once(cells, lambda cell: cell.name)
-    asked = {(cell.headroom("split"), cell.headroom("samples"), cell.headroom("width")) for cell in cells}
-    if len(asked) > 1 or None in next(iter(asked)):
+    asked = {tuple(map((cell.room or {}).get, ("split", "samples", "width", "metric"))) for cell in cells}
+    if len(asked) > 1 or None in next(iter(asked))[:3]:
         raise UserError(
             "The headroom of these cells was not measured, or not in the same way: give `seqcredit headroom` all of "
-            "the runs, with the same --split and --samples, and record them again."
+            "the runs, with the same --split, --samples and --metric, and record them again."
         )
+    room = cells[0].room or {}
+    metric = str(room.get("metric", DEFAULT))
     groups = by_name(cells)
     rows = []
     for name, group in groups.items():
-        for figure, said in (("bleu", "BLEU"), ("payoff", "pay-off")):
+        for figure, said in ((metric, _label(room)), ("payoff", "pay-off")):
             mine, seen = (
                 _means(group, *where, figure, ways=ways) for where, ways in (((), WAYS), (("train",), OFFHAND))
             )
-            nats = [_mean(group, *where, "nll") if figure == "bleu" else "" for where in ((), ("train",))]
+            nats = [_mean(group, *where, "nll") if figure == metric else "" for where in ((), ("train",))]
             rows.append([label(name, groups), str(len(group)), said, *mine, nats[0], *seen, nats[1]])
     header = [*WAYS.values(), "nats", *(f"train: {said}" for said in (*map(WAYS.__getitem__, OFFHAND), "nats"))]
     return Table(["recipe", "n", "of", *header], rows, [*_asked(cells), *footnotes(cells, {})])
+
+
+def _label(room: Json) -> str:
+    return str(room.get("metric_label", label_of(room.get("metric", DEFAULT))))
 
 
 def _means(cells: Sequence[Cell], *keys: str, ways: Iterable[str]) -> list[str]:
@@ -208,11 +222,12 @@ def _mean(cells: Sequence[Cell], *keys: str) -> str:
 
 def _asked(cells: Sequence[Cell]) -> list[str]:
     """What the columns of a headroom are."""
+    room = cells[0].room or {}
     split, sentences, samples, width, signature = map(
-        cells[0].headroom, ("split", "sentences", "samples", "width", "signature")
+        room.__getitem__, ("split", "sentences", "samples", "width", "signature")
     )
     return [
-        f"BLEU{of_data(cells)}, {split}, {sentences:,} sentences, and of as many of train, {signature}.",
+        f"{_label(room)}{of_data(cells)}, {split}, {sentences:,} sentences, and of as many of train, {signature}.",
         f"By its beliefs: of the {width} that beam search finds and of {-(-samples // 2)} samples, the one with the "
         f"best mean pay-off if {samples // 2} other samples are taken for the reference. By the reference: the best of "
         f"the {width}. Nats: what a token of the reference costs.",
@@ -224,17 +239,21 @@ def search(cells: Sequence[Cell]) -> Table:
     check_alike(cells)
     check_once(cells, lambda cell: cell.name)
     rows: list[list[str]] = []
+    metric = judged_by(cells)
     best, rules = set(), set()
     for recipe, tried in grouped(cells, lambda cell: cell.recipe).items():
         rules.add(len(rows))
         found = {}
         for name, group in by_name(tried).items():
-            summary = Summary.of(group, lambda cell: cell.validation)
+            summary = Summary.of(group, lambda cell: cell.validation, metric.digits)
             if summary.values:
                 found[len(rows)] = summary.mean
             rows.append([recipe, name, summary.texts()[0], summary.spread()])
-        best |= {(max(found, key=found.__getitem__), 3)} if len(found) > 1 else set()
-    notes = ["Validation BLEU of the last phase at its best; bold is the best of a recipe.", *footnotes(cells, {})]
+        best |= {(row, 3) for row in better(metric, found)}
+    notes = [
+        f"Validation {metric.label} of the last phase at its best; bold is the best of a recipe.",
+        *footnotes(cells, {}),
+    ]
     return Table(["recipe", "tried", "n", "validation"], rows, notes, best, rules - {0})
 
 

@@ -12,8 +12,7 @@ from seqcredit.errors import UserError
 if TYPE_CHECKING:
     from seqcredit.inspect.numbers import Subject
     from seqcredit.results.cells import Cell
-    from seqcredit.results.logs import History
-    from seqcredit.results.tables import Summary
+    from seqcredit.training.log import History
 
 # Okabe and Ito's colours, which colour-blind readers tell apart; lines differ in their marks too.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -52,8 +51,10 @@ def growth(found: Mapping[str, Mapping[str, Sequence[float]]], values: Mapping[s
 
 
 def tau(cells: "Sequence[Cell]", path: Path) -> None:
-    """BLEU of AC and ERAC over the temperature, a panel a task: mean, range over seeds, and the runs themselves."""
-    mine = [cell for cell in cells if cell.bleu is not None and (p := cell.actor_critic) and p.future_entropy]
+    """Figures of AC and ERAC over the temperature, a panel a task: mean, range over seeds, and the runs themselves."""
+    from seqcredit.results.tables import metric_of
+
+    mine = [cell for cell in cells if cell.score is not None and (p := cell.actor_critic) and p.future_entropy]
     tasks = [(name, group) for name, of in TASKS.items() if (group := [cell for cell in mine if cell.pictures == of])]
     if not tasks:
         raise UserError("There is no cell of AC or ERAC among them: the figure is made of runs with different tau.")
@@ -62,10 +63,10 @@ def tau(cells: "Sequence[Cell]", path: Path) -> None:
         1, len(tasks), figsize=(4.2 * len(tasks), 3.2), squeeze=False, layout="constrained"
     )
     for panel, (name, group) in zip(panels[0], tasks, strict=True):
-        mle = [c for c in cells if c.recipe == "MLE" and c.pictures == group[0].pictures and c.bleu is not None]
+        mle = [c for c in cells if c.recipe == "MLE" and c.pictures == group[0].pictures and c.score is not None]
         _tau_panel(panel, group, mle)
         panel.set(xlabel="temperature τ", title=name)
-    panels[0][0].set_ylabel("test BLEU")
+    panels[0][0].set_ylabel(f"test {metric_of(mine).label}")
     _save(figure, path)
 
 
@@ -79,7 +80,7 @@ def _tau_panel(panel: Any, cells: "Sequence[Cell]", mle: "Sequence[Cell]") -> No
     by_tau: dict[float, list[float]] = {}
     for cell in sorted(cells, key=_tau):
         if not cell.diverged:
-            by_tau.setdefault(_tau(cell), []).append(cell.bleu or 0.0)
+            by_tau.setdefault(_tau(cell), []).append(cell.score or 0.0)
     place = {tau: number for number, tau in enumerate(sorted({_tau(cell) for cell in cells}))}  # evenly spaced
     places, runs, colour = [place[tau] for tau in by_tau], list(by_tau.values()), COLOURS[0]
     several = max(map(len, runs), default=0) > 1
@@ -93,7 +94,7 @@ def _tau_panel(panel: Any, cells: "Sequence[Cell]", mle: "Sequence[Cell]") -> No
         foot = panel.get_xaxis_transform()
         panel.plot(lost, [0.03] * len(lost), "x", color=COLOURS[1], ms=6, label="diverged", transform=foot)
     if mle:
-        panel.axhline(fmean(cell.bleu or 0.0 for cell in mle), color=COLOURS[-1], ls="--", lw=1, label="MLE")
+        panel.axhline(fmean(cell.score or 0.0 for cell in mle), color=COLOURS[-1], ls="--", lw=1, label="MLE")
     panel.set_xticks([*place.values()], [f"{tau:g}" for tau in place])
     panel.grid(alpha=0.3)
     panel.legend(frameon=False)
@@ -106,9 +107,9 @@ def _tau(cell: "Cell") -> float:
 
 def curves(histories: "Mapping[str, History]", path: Path) -> None:
     """Everything that the logs of some runs have in common to show, over updates; phases begin at dotted lines."""
-    from seqcredit.results.logs import CURVES
+    from seqcredit.training.log import titles
 
-    shown = [key for key in CURVES if any(history.curve(key) for history in histories.values())]
+    shown = titles(histories.values())
     if not shown:
         raise UserError("There is nothing to draw yet: no line of these logs has a figure.")
     pyplot = _pyplot()
@@ -126,7 +127,7 @@ def curves(histories: "Mapping[str, History]", path: Path) -> None:
                 panel.plot(*zip(*found, strict=True), **_style(number, len(found) < 30), lw=1.2)
             for start in history.starts() if found else ():
                 panel.axvline(start, color=_style(number)["color"], ls=":", lw=0.8, alpha=0.6)
-        panel.set(title=CURVES[key], xlabel="updates", xlim=(-0.02 * longest, 1.02 * longest))
+        panel.set(title=shown[key], xlabel="updates", xlim=(-0.02 * longest, 1.02 * longest))
         panel.xaxis.set_major_locator(pyplot.MaxNLocator(5, integer=True))
         panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         panel.grid(alpha=0.3)
@@ -137,8 +138,8 @@ def curves(histories: "Mapping[str, History]", path: Path) -> None:
 
 def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
     """Distance of learned credit from the exact one over updates: a panel a measure, a line a run."""
-    from seqcredit.results.logs import CURVES
     from seqcredit.results.record import CREDIT
+    from seqcredit.training.watch import VALIDATED
 
     shown = [key for key in CREDIT if any(cell.curve(key) for cell in cells)]
     if not shown:
@@ -151,7 +152,7 @@ def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
         for cell in cells:
             if found := cell.curve(key):
                 panel.plot(*zip(*found, strict=True), **_style(names.index(cell.name)), lw=1.2)
-        panel.set(title=CURVES[key], xlabel="updates", yscale="log")
+        panel.set(title=VALIDATED[key], xlabel="updates", yscale="log")
         panel.yaxis.get_major_locator().set_params(subs=(1, 2, 5))
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.yaxis.set_minor_formatter(lambda value, _: "")
@@ -167,9 +168,11 @@ def _style(number: int, marked: bool = True) -> dict[str, Any]:
     return {"color": COLOURS[n], "marker": MARKERS[n] if marked else "", "ms": 3, "ls": DASHES[again % len(DASHES)]}
 
 
-def ablation(grid: "Mapping[float, Mapping[float, Summary]]", path: Path) -> None:
-    """Mean validation BLEU as a heat map of smoothing by target rate; a cell without runs stays empty."""
-    pyplot = _pyplot()
+def ablation(cells: "Sequence[Cell]", path: Path) -> None:
+    """Mean validation of ERAC as a heat map of smoothing by target rate; a place without runs stays empty."""
+    from seqcredit.results.layouts import ablation_grid, judged_by
+
+    pyplot, grid = _pyplot(), ablation_grid(cells)
     rows, columns = sorted(grid), sorted({rate for row in grid.values() for rate in row})
     summaries = [[grid[row].get(rate) for rate in columns] for row in rows]
     means = [[summary.mean if summary else math.nan for summary in row] for row in summaries]
@@ -183,7 +186,7 @@ def ablation(grid: "Mapping[float, Mapping[float, Summary]]", path: Path) -> Non
     panel.set_xticks(range(len(columns)), [f"{rate:g}" for rate in columns])
     panel.set_yticks(range(len(rows)), [f"{row:g}" for row in rows])
     panel.set(xlabel="target rate β", ylabel="smoothing λ")
-    figure.colorbar(image, label="validation BLEU")
+    figure.colorbar(image, label=f"validation {judged_by(cells).label}")
     _save(figure, path)
 
 

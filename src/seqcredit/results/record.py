@@ -5,34 +5,35 @@ import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
+from seqcredit.experiments.history import history
 from seqcredit.experiments.runs import Run
 from seqcredit.results import headroom
-from seqcredit.results.evaluate import hypotheses_file, read_hypotheses
-from seqcredit.results.logs import history
-from seqcredit.results.significance import bootstrap, counts
+from seqcredit.results.compare import check_same_split
+from seqcredit.results.evaluate import TEST, hypotheses_file, metric_of, read_result
+from seqcredit.results.significance import bootstrap
+from seqcredit.rewards.metrics import Statistics
+from seqcredit.types import Json
 
 COUNTS = ".counts.gz"  # beside a cell
 CREDIT = ("credit_error", "credit_kl")  # curves over updates, where a run measured them against the exact oracle
 
 
-def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str, Any]:
+def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> Json:
     """The figures of a run, its command and its data, and its significance against other runs on the same test set."""
-    path = run.folder / "result.json"
-    if not path.exists():
-        raise UserError(f"{run.folder} has no result.json: it has not been trained to its end, `seqcredit resume` it.")
-    references = list(prepared.split("test").reference_texts())
-    mine = read_hypotheses(run, "test")
+    references = list(prepared.split(TEST).reference_texts())
+    result, mine = read_result(run, references)
+    metric = metric_of(run, prepared, result.get("metric"))
     compared = {}
     for other in against:
-        found = bootstrap([read_hypotheses(other, "test")], [mine], references)
+        check_same_split(run, prepared, other, Prepared.open(other.data, check=False), TEST)
+        found = bootstrap([read_result(other, references)[1]], [mine], references, metric=metric)
         compared[other.folder.name] = {
-            "bleu": round(found.baseline, 4),
+            metric.name: round(found.baseline, metric.digits + 2),
             "p": round(found.p, 4),
             "test": found.signature,
         }
@@ -40,7 +41,7 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str,
     credit = {key: curve for key in CREDIT if (curve := log.curve(key))}
     room = headroom.read(run)
     return {
-        **json.loads(path.read_text()),
+        **result,
         "command": run.about["command"],
         "settings": tomllib.loads(config.resolved(run.recipe)),
         "data": {
@@ -57,15 +58,23 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> dict[str,
 
 
 def record(run: Run, prepared: Prepared, path: Path, against: Sequence[Run] = ()) -> None:
-    """Write a cell, and beside it the hypotheses of the test set and what BLEU counts in them, for comparisons."""
-    text = json.dumps(cell(run, prepared, against), indent=1) + "\n"
-    counted = counts(read_hypotheses(run, "test"), list(prepared.split("test").reference_texts()))
-    rows = "".join(" ".join(map(str, row)) + "\n" for row in counted.tolist())
+    """Write a cell, and beside it the hypotheses of the test set and the rows of their metric, for comparisons."""
+    found, split = cell(run, prepared, against), prepared.split(TEST)
+    references, sources = list(split.reference_texts()), list(split.source_texts())
+    rows = metric_of(run, prepared, found.get("metric")).statistics(
+        read_result(run, references)[1], references, sources
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        hypotheses = gzip.compress(hypotheses_file(run, "test").read_bytes(), mtime=0)
+        hypotheses = gzip.compress(hypotheses_file(run, TEST).read_bytes(), mtime=0)
         write_whole(path.with_suffix(".txt.gz"), hypotheses)
-        write_whole(path.with_suffix(COUNTS), gzip.compress(rows.encode(), mtime=0))
-        write_whole(path, text.encode())  # the last: whoever sees it has all three
+        write_whole(path.with_suffix(COUNTS), gzip.compress(_lines(rows).encode(), mtime=0))
+        write_whole(path, (json.dumps(found, indent=1) + "\n").encode())  # the last: whoever sees it has all three
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror}); choose another file.") from None
+
+
+def _lines(rows: Statistics) -> str:
+    """A line an example; whole numbers are written as such."""
+    numbers = ((str(int(x)) if x.is_integer() else repr(x) for x in row) for row in rows.tolist())
+    return "".join(" ".join(row) + "\n" for row in numbers)

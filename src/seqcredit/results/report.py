@@ -6,26 +6,23 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from seqcredit import config
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
 from seqcredit.results import cells, layouts, plots, tables
 from seqcredit.results.cells import Cell
+from seqcredit.types import Json
 
 LAYOUTS = ("plain", *layouts.LAYOUTS)
+# What each figure is called, where {} is the metric, and who draws it.
 FIGURES: dict[str, tuple[str, Callable[[Sequence[Cell], Path], None]]] = {
-    "tau": ("Test BLEU over the temperature", plots.tau),
+    "tau": ("Test {} over the temperature", plots.tau),
     "credit": ("Distance of learned credit from the exact one", plots.credit_curves),
-    "ablation": (
-        "Validation BLEU over smoothing and target rate",
-        lambda found, path: plots.ablation(layouts.ablation_grid(found), path),
-    ),
+    "ablation": ("Validation {} over smoothing and target rate", plots.ablation),
 }
 FOLDER = "figures"  # beside the TOML
-
-TomlTable = Mapping[str, Any]
 
 
 class Place(NamedTuple):
@@ -50,7 +47,7 @@ class Held(NamedTuple):
     """What a section may hold besides its text: the keys that belong to it, and how it is made from them."""
 
     keys: tuple[str, ...]
-    body: Callable[[TomlTable, Place, str], Body]
+    body: Callable[[Json, Place, str], Body]
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ def make(file: Path, out: Path) -> Report:
 # Reading the TOML
 
 
-def _sections(table: TomlTable, where: str) -> list[TomlTable]:
+def _sections(table: Json, where: str) -> list[Json]:
     """All sections, each with a title of its own and with keys that belong together."""
     config.check_keys(table, ("text", "section"), where)
     sections = table.get("section", [])
@@ -114,7 +111,7 @@ def _sections(table: TomlTable, where: str) -> list[TomlTable]:
     return sections
 
 
-def _bodies(section: TomlTable, place: Place, where: str) -> Iterable[Body]:
+def _bodies(section: Json, place: Place, where: str) -> Iterable[Body]:
     for kind, held in HELD.items():
         if kind in section:
             try:
@@ -124,14 +121,14 @@ def _bodies(section: TomlTable, place: Place, where: str) -> Iterable[Body]:
                 raise UserError(said if said.startswith(where) else f"{where}: {said}") from None
 
 
-def _text(table: TomlTable, key: str, where: str) -> str:
+def _text(table: Json, key: str, where: str) -> str:
     value = table.get(key, "")
     if not isinstance(value, str):
         raise UserError(f"{where}: {key} is {value!r}, but it must be text.")
     return value.strip()
 
 
-def _choice(table: TomlTable, key: str, choices: Iterable[str], default: str, where: str) -> str:
+def _choice(table: Json, key: str, choices: Iterable[str], default: str, where: str) -> str:
     value = table.get(key, default)
     if value != default and value not in [*choices]:
         raise UserError(f"{where}: {key} is {value!r}, but it must be one of {', '.join(choices)}.")
@@ -156,9 +153,10 @@ class Shown:
     rivals: tuple[tuple[str, str], ...]
     figure: str
     commands: bool
+    metric: str | None
 
     @classmethod
-    def parse(cls, section: TomlTable, where: str) -> "Shown":
+    def parse(cls, section: Json, where: str) -> "Shown":
         patterns, rivals, commands = section["cells"], section.get("rivals", []), section.get("commands", True)
         if not _are_texts(patterns) or not patterns or any(Path(text).is_absolute() for text in patterns):
             raise UserError(f"{where}: cells is {patterns!r}, but it must be a list of paths relative to the file.")
@@ -171,7 +169,8 @@ class Shown:
         if baseline and layout != "plain":
             raise UserError(f"{where}: baseline is for the layout plain, not for {layout}.")
         pairs = tuple((first, second) for first, second in rivals)
-        return cls(tuple(patterns), layout, baseline, pairs, _choice(section, "figure", FIGURES, "", where), commands)
+        figure, metric = _choice(section, "figure", FIGURES, "", where), _text(section, "metric", where) or None
+        return cls(tuple(patterns), layout, baseline, pairs, figure, commands, metric)
 
     def find(self, place: Place) -> tuple[list[Cell], list[str]]:
         """The cells, row by row as the patterns name them, and the patterns of which there is none."""
@@ -181,7 +180,7 @@ class Shown:
             here = [path for path in sorted(place.home.glob(pattern)) if _holds_cells(path)]
             paths += here
             missing += [] if here else [pattern]
-        found = cells.read(paths) if paths else []
+        found = cells.read(paths, self.metric) if paths else []
         return [replace(cell, shown=place.link(cell.path)) for cell in found], missing
 
 
@@ -193,20 +192,21 @@ def _holds_cells(path: Path) -> bool:
     return path.suffix == ".json" or (path.is_dir() and any(path.rglob("*.json")))
 
 
-def _cells(section: TomlTable, place: Place, where: str) -> Body:
+def _cells(section: Json, place: Place, where: str) -> Body:
     """A table, comparisons of rivals, a figure and the commands; what has not been run is said."""
     shown = Shown.parse(section, where)
     found, missing = shown.find(place)
     ready, figures = _ready(found, shown, bool(missing)), {}
-    judge, blocks = tables.Judge(), []
+    tests, blocks = tables.Significances(), []
     if ready.layout:
-        made = _table(found, ready, judge)
-        compared = rivals(found, ready.rivals, judge, made.notes)
+        made = _table(found, ready, tests)
+        compared = rivals(found, ready.rivals, tests, made.notes)
         blocks += [tables.markdown(table) for table in (made, compared) if table.rows]
     if ready.figure:
         name = f"{_slug(section['title'])}-{ready.figure}.svg"
         about, draw = FIGURES[ready.figure]
         figures[place.home / FOLDER / name] = _drawn(draw, found)
+        about = about.format(tables.metric_of(found).label)
         blocks.append(f"![{about}]({place.link(place.home / FOLDER / name)})")
     if missing:
         places = (f"`{place.link(place.home / pattern)}`" for pattern in missing)
@@ -234,16 +234,16 @@ def _is_erac(cell: Cell) -> bool:
     return phase is not None and phase.future_entropy and phase.tau > 0
 
 
-def _table(found: Sequence[Cell], shown: Shown, judge: tables.Judge) -> tables.Table:
+def _table(found: Sequence[Cell], shown: Shown, tests: tables.Significances) -> tables.Table:
     if shown.layout == "plain":
-        return tables.slim(tables.plain(found, shown.baseline, judge))
+        return tables.slim(tables.plain(found, shown.baseline, tests))
     return layouts.LAYOUTS[shown.layout](found)
 
 
 def rivals(
-    found: Sequence[Cell], pairs: Iterable[tuple[str, str]], judge: tables.Judge, said: Sequence[str] = ()
+    found: Sequence[Cell], pairs: Iterable[tuple[str, str]], tests: tables.Significances, said: Sequence[str] = ()
 ) -> tables.Table:
-    """The difference of the mean BLEU of two rows, and its significance, for each pair."""
+    """The difference of the means of two rows, and its significance, for each pair."""
     rows = []
     sets = tables.grouped(found, lambda cell: str(cell.figures.get("data", {}).get("name", "")))
     for data, some in sets.items():
@@ -256,8 +256,8 @@ def rivals(
             labels = (tables.label(key, groups) if key else name for key, name in zip(keys, pair, strict=True))
             seeds = " and ".join(str(len(tables.counted(group))) for group in (mine, theirs))
             of = f", {data}" if len(sets) > 1 else ""
-            rows.append([" against ".join(labels) + of, seeds, *tables.against(theirs, mine, judge)])
-    notes = [note for note in judge.notes() if note not in said]
+            rows.append([" against ".join(labels) + of, seeds, *tables.against(theirs, mine, tests)])
+    notes = [note for note in tests.notes() if note not in said]
     return tables.Table(["compared", "seeds", "difference", tables.INTERVAL, "p"], rows, notes)
 
 
@@ -276,7 +276,7 @@ def commands(found: Sequence[Cell]) -> str:
             about = (
                 f"seed {cell.seed}",
                 f"commit {cell.figures.get('commit', 'unknown')}",
-                str(cell.figures.get("bleu_signature", "no figure yet")),
+                cell.signature or "no figure yet",
             )
             lines += [f"# {name}, {cell}: {', '.join(about)}", cell.command]
     longest = max((len(run) for run in re.findall("`+", "\n".join(lines))), default=0)
@@ -284,4 +284,4 @@ def commands(found: Sequence[Cell]) -> str:
     return "\n".join(["<details><summary>Commands</summary>", "", fence, *lines, fence, "", "</details>"])
 
 
-HELD = {"cells": Held(("layout", "baseline", "rivals", "figure", "commands"), _cells)}
+HELD = {"cells": Held(("layout", "baseline", "rivals", "figure", "commands", "metric"), _cells)}

@@ -1,32 +1,25 @@
-"""Two runs on the same test set: scores, significance, and the sentences that differ most."""
+"""How often chance alone makes such a difference: paired bootstrap of any metric, over examples and over runs."""
 
 from collections.abc import Sequence
-from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqcredit.errors import UserError
-from seqcredit.rewards.corpus import corpus_bleu
+from seqcredit.rewards.metrics import BLEU, Metric, References, Statistics, Words
 
-if TYPE_CHECKING:
-    from sacrebleu.metrics.bleu import BLEU, BLEUScore
-
-Words = Sequence[str]
 Scores = NDArray[np.float64]
-# A row a sentence: length, length of the nearest reference, n-grams of 1 to 4 words that match, and how many there are.
-Counts = NDArray[np.int64]
 
 SEED = 12345  # sacreBLEU's
-COUNTED = 10
 MIDDLE = (0.025, 0.975)  # 95 % lie between
 
 
 class Significance(NamedTuple):
-    """BLEU of a baseline and of a system, and how often chance alone makes such a difference.
+    """The figures of a baseline and of a system, and how often chance alone makes such a difference.
 
-    p is sacreBLEU's, of one side: how often samples differ by so much more than they do on the average.
+    p is sacreBLEU's, of one side: how often samples differ by so much more than they do on the average. Which of the
+    two is better, the metric's direction tells: a difference is the system's figure less the baseline's.
     """
 
     baseline: float
@@ -37,9 +30,9 @@ class Significance(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A sentence and its sentence-BLEU in both."""
+    """An example and its own figure in both."""
 
-    sentence: int
+    example: int
     baseline: float
     system: float
 
@@ -47,33 +40,33 @@ class Difference(NamedTuple):
 def bootstrap(
     baselines: Sequence[Sequence[Words]],
     systems: Sequence[Sequence[Words]],
-    references: Sequence[Sequence[Words]],
+    references: References,
     samples: int = 1000,
     paired: bool = False,
+    metric: Metric = BLEU,
 ) -> Significance:
-    """Paired bootstrap resampling of mean BLEU: sentences are drawn anew, the same for all, and so are runs.
+    """Paired bootstrap resampling of a mean figure: examples are drawn anew, the same for all, and so are runs.
 
     With one run on either side it is sacreBLEU's. Koehn (2004). Runs that are `paired`, the n-th of both, are drawn
     together: those of one seed, which may have started from the same network.
     """
     for one in (*baselines, *systems):
         _same_size(baselines[0], one, references)
-    first, second = ([resampled(counts(one, references), samples) for one in group] for group in (baselines, systems))
-    return of_means(first, second, corpus_bleu(baselines[0], references).signature, paired)
+    first, second = (
+        [resampled(metric.statistics(one, references), samples, metric) for one in group]
+        for group in (baselines, systems)
+    )
+    return of_means(first, second, metric.signature(references), paired)
 
 
-def counts(hypotheses: Sequence[Words], references: Sequence[Sequence[Words]]) -> Counts:
-    """All that BLEU needs to know of each sentence, by sacreBLEU; their sums are those of the corpus."""
-    _same_size(hypotheses, hypotheses, references)
-    found = [sentence_bleu(words, group) for words, group in zip(hypotheses, references, strict=True)]
-    rows = [[score.sys_len, score.ref_len, *score.counts, *score.totals] for score in found]
-    return np.array(rows, np.int64).reshape(-1, COUNTED)
+def resampled(statistics: Statistics, samples: int = 1000, metric: Metric = BLEU) -> Scores:
+    """The figure of all rows, then of as many drawn from them, again and again; all runs get the same draws.
 
-
-def resampled(counted: Counts, samples: int = 1000) -> Scores:
-    """BLEU of the corpus, then of as many sentences drawn from it, again and again; all runs get the same draws."""
-    times = _times(len(counted), samples, np.random.default_rng(SEED))
-    return np.array([_bleu(row) for row in times @ counted])
+    Sums are in sacreBLEU's precision, float32, where that loses nothing: those of counts.
+    """
+    sums = _times(len(statistics), samples, np.random.default_rng(SEED)) @ statistics
+    short = sums.astype(np.float32)
+    return np.array([metric.score(row) for row in (short if np.array_equal(short, sums) else sums)])
 
 
 def _times(size: int, samples: int, generator: np.random.Generator) -> Scores:
@@ -82,19 +75,12 @@ def _times(size: int, samples: int, generator: np.random.Generator) -> Scores:
     return np.stack([np.ones(size), *(np.bincount(row, minlength=size) for row in drawn)])
 
 
-def _bleu(sums: NDArray[np.float64]) -> float:
-    from sacrebleu.metrics.bleu import BLEU
-
-    exact = sums.astype("float32")  # whole numbers, in sacreBLEU's precision
-    return BLEU.compute_bleu(exact[2:6], exact[6:], int(exact[0]), int(exact[1]), "exp").score  # type: ignore[arg-type]
-
-
 def of_means(
     baselines: Sequence[Scores], systems: Sequence[Scores], signature: str, paired: bool = False
 ) -> Significance:
     """Significance of a difference of means over runs, each of which was resampled in the same way.
 
-    The signature is that of their BLEU; those of the samples are added to it as sacreBLEU does.
+    The signature is that of their metric; those of the samples are added to it as sacreBLEU does.
     """
     generator, samples = np.random.default_rng(SEED), len(baselines[0]) - 1
     times = _times(len(baselines), samples, generator)
@@ -104,35 +90,23 @@ def of_means(
     changes = np.abs(second - first)
     chance = int((changes[1:] - changes[1:].mean() > changes[0]).sum())
     p = (chance + 1) / len(changes) if changes.any() else 1.0
-    references, _, rest = signature.partition("|")
-    test = f"{references}|bs:{len(changes) - 1}|seed:{SEED}|{rest}"
+    begins, *rest = signature.split("|", 1)
+    test = "|".join([begins, f"bs:{len(changes) - 1}", f"seed:{SEED}", *rest])
     return Significance(float(first[0]), float(second[0]), p, test, (float(low), float(high)))
 
 
 def differences(
-    baseline: Sequence[Words], system: Sequence[Words], references: Sequence[Sequence[Words]]
+    baseline: Sequence[Words], system: Sequence[Words], references: References, metric: Metric = BLEU
 ) -> list[Difference]:
-    """All sentences, the largest change of sentence BLEU first."""
+    """All examples, the largest change of their own figure first."""
     _same_size(baseline, system, references)
-    found = []
-    for i, (a, b, group) in enumerate(zip(baseline, system, references, strict=True)):
-        found.append(Difference(i, sentence_bleu(a, group).score, sentence_bleu(b, group).score))
+    rows = (metric.statistics(said, references) for said in (baseline, system))
+    each = zip(*([metric.example(row) for row in some] for some in rows), strict=True)
+    found = [Difference(number, *figures) for number, figures in enumerate(each)]
     return sorted(found, key=lambda d: -abs(d.system - d.baseline))
 
 
-def sentence_bleu(words: Words, references: Sequence[Words]) -> "BLEUScore":
-    """BLEU of one sentence in percent, and its counts, by sacreBLEU."""
-    return _sentence_metric().sentence_score(" ".join(words), [" ".join(reference) for reference in references])
-
-
-@cache
-def _sentence_metric() -> "BLEU":
-    from sacrebleu.metrics.bleu import BLEU
-
-    return BLEU(tokenize="none", force=True, effective_order=True)
-
-
-def _same_size(baseline: Sequence[Words], system: Sequence[Words], references: Sequence[Sequence[Words]]) -> None:
+def _same_size(baseline: Sequence[Words], system: Sequence[Words], references: References) -> None:
     sizes = (len(baseline), len(system), len(references))
     if len(set(sizes)) > 1:
         raise UserError(

@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import TypeVar
 
 from seqcredit.errors import UserError
 from seqcredit.results.cells import Cell, check_alike, check_once
-from seqcredit.results.significance import Scores, of_means, resampled
+from seqcredit.results.significance import Scores, Significance, of_means, resampled
+from seqcredit.rewards.metrics import BLEU, Metric, Statistics
+
+Place = TypeVar("Place")  # of a figure: a row, a row and a column, or a name
 
 MISSING, DIVERGED = "-", "†"
 STATISTICS = ("n", "mean", "sd", "min", "max")  # of several seeds
 INTERVAL = "95 %"  # the column of a difference's interval
-CLOSE = 1e-3  # BLEU that is the same, but for its rounding
 LATEX = {
     "\\": r"\textbackslash{}",
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
@@ -47,12 +49,19 @@ class Summary:
 
     values: list[float]
     diverged: int
+    digits: int = 2
 
     @classmethod
-    def of(cls, cells: Iterable[Cell], figure: Callable[[Cell], float | None]) -> "Summary":
+    def of(cls, cells: Iterable[Cell], figure: Callable[[Cell], float | None], digits: int = 2) -> "Summary":
         found = [(cell.diverged, figure(cell)) for cell in cells]
         values = [value for lost, value in found if value is not None and not lost]
-        return cls(values, sum(lost for lost, _ in found))
+        return cls(values, sum(lost for lost, _ in found), digits)
+
+    @classmethod
+    def of_scores(cls, cells: Iterable[Cell]) -> "Summary":
+        """The figures of the cells' metric."""
+        cells = list(cells)
+        return cls.of(cells, lambda cell: cell.score, metric_of(cells).digits)
 
     @property
     def mean(self) -> float:
@@ -60,9 +69,9 @@ class Summary:
 
     def texts(self) -> list[str]:
         """As `STATISTICS`."""
-        v = self.values
-        spread = _text(stdev(v)) if len(v) > 1 else MISSING
-        return [str(len(v)), _text(self.mean), spread, *(_text(f(v)) if v else MISSING for f in (min, max))]
+        v, d = self.values, self.digits
+        spread = text(stdev(v), d) if len(v) > 1 else MISSING
+        return [str(len(v)), text(self.mean, d), spread, *(text(f(v), d) if v else MISSING for f in (min, max))]
 
     def spread(self) -> str:
         """mean ± standard deviation, with a mark where runs were left out."""
@@ -70,11 +79,23 @@ class Summary:
         return mean + (f" ± {deviation}" if int(n) > 1 else "") + (DIVERGED if self.diverged else "")
 
 
-def _text(value: float) -> str:
-    return MISSING if math.isnan(value) else f"{value:.2f}"
+def text(value: float | None, digits: int = 2) -> str:
+    """A figure, or the mark of one that is missing."""
+    return MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
-def plain(cells: Sequence[Cell], baseline: str | None = None, judge: "Judge | None" = None) -> Table:
+def metric_of(cells: Iterable[Cell]) -> Metric:
+    """The metric of the cells of a table, which is one and the same."""
+    return next((cell.metric for cell in cells if cell.metric), BLEU)
+
+
+def better(metric: Metric, means: Mapping[Place, float]) -> set[Place]:
+    """Where the best of several figures is; nowhere if there is none to compare it with."""
+    best = max if metric.higher else min
+    return {best(means, key=means.__getitem__)} if len(means) > 1 else set()
+
+
+def plain(cells: Sequence[Cell], baseline: str | None = None, tests: "Significances | None" = None) -> Table:
     """Recipes by seeds, with mean, spread and range, and the difference to a baseline with its significance."""
     check_alike(cells)
     check_once(cells, lambda cell: cell.name)
@@ -86,17 +107,17 @@ def plain(cells: Sequence[Cell], baseline: str | None = None, judge: "Judge | No
         )
     order = sorted(groups, key=lambda name: name != base)
     seeds = sorted({cell.seed for cell in cells})
-    judge = judge or Judge()
+    tests = tests or Significances()
     rows = []
     for name in order:
-        group, summary = groups[name], Summary.of(groups[name], lambda cell: cell.bleu)
+        group, summary = groups[name], Summary.of_scores(groups[name])
         by_seed = {cell.seed: cell for cell in group}
-        change = ["", "", ""] if name == base or base is None else against(groups[base], group, judge)
+        change = ["", "", ""] if name == base or base is None else against(groups[base], group, tests)
         figures = [_one(by_seed.get(seed)) for seed in seeds]
         rows.append([label(name, groups), *figures, *summary.texts(), *change, str(summary.diverged)])
     to = f"to {label(base, groups)}" if base else "to baseline"
     header = ["recipe", *(f"seed {seed}" for seed in seeds), *STATISTICS, to, INTERVAL, "p", "diverged"]
-    notes = [measured(cells), *judge.notes()] if base else [measured(cells), "No baseline is among the cells."]
+    notes = [measured(cells), *tests.notes()] if base else [measured(cells), "No baseline is among the cells."]
     return Table(header, rows, [*notes, *footnotes(cells, groups)])
 
 
@@ -142,64 +163,48 @@ def label(name: str, groups: Mapping[str, list[Cell]]) -> str:
 
 
 def _one(cell: Cell | None) -> str:
-    if cell is None or cell.bleu is None:
+    if cell is None or cell.score is None:
         return MISSING
-    return f"{cell.bleu:.2f}{DIVERGED if cell.diverged else ''}"
+    return f"{text(cell.score, metric_of([cell]).digits)}{DIVERGED if cell.diverged else ''}"
 
 
-def against(base: Sequence[Cell], group: Sequence[Cell], judge: "Judge") -> list[str]:
+def against(base: Sequence[Cell], group: Sequence[Cell], tests: "Significances") -> list[str]:
     """The difference of two means, its interval and its p."""
-    mine, theirs = (Summary.of(cells, lambda cell: cell.bleu).mean for cells in (group, base))
-    verdict = judge.verdict(base, group)
-    difference = MISSING if math.isnan(mine - theirs) else f"{mine - theirs:+.2f}"
-    if verdict is None:
+    mine, theirs = (Summary.of_scores(cells).mean for cells in (group, base))
+    found, d = tests.test(base, group), metric_of([*group, *base]).digits
+    difference = MISSING if math.isnan(mine - theirs) else f"{mine - theirs:+.{d}f}"
+    if found is None:
         return [difference, "", ""]
-    interval = "{:+.2f} to {:+.2f}".format(*verdict.interval) if verdict.interval else ""
-    return [difference, interval, f"{verdict.p:.3f}"]
+    low, high = found.interval
+    return [difference, f"{low:+.{d}f} to {high:+.{d}f}", f"{found.p:.3f}"]
 
 
-class Verdict(NamedTuple):
-    """What is known of a difference: see `compare.Significance`."""
-
-    p: float
-    interval: tuple[float, float] | None
-
-
-class Judge:
-    """Significance of differences: from what BLEU counts in each sentence, or as the cells have kept it."""
+class Significances:
+    """Significance of differences between rows, from what the metric knows of each example."""
 
     def __init__(self) -> None:
         self.resampled: dict[Path, Scores | None] = {}
         self.signature = self.why = ""
 
-    def verdict(self, base: Sequence[Cell], group: Sequence[Cell]) -> Verdict | None:
+    def test(self, base: Sequence[Cell], group: Sequence[Cell]) -> Significance | None:
         """How often chance alone makes such a difference; None if that cannot be told."""
         first, second = (sorted(counted(cells), key=lambda cell: cell.seed) for cells in (base, group))
         if not first or not second:
             return None
         before, after = ([s for cell in some if (s := self._scores(cell)) is not None] for some in (first, second))
         if len(before) < len(first) or len(after) < len(second):
-            return self._kept(first, second)
+            self.why = "p is blank where a cell has no counts of its sentences beside it: record it again."
+            return None
         paired = [cell.seed for cell in first] == [cell.seed for cell in second]
-        found = of_means(before, after, str(first[0].figures["bleu_signature"]), paired)
+        found = of_means(before, after, first[0].signature, paired)
         self.signature = found.signature
-        return Verdict(found.p, found.interval)
-
-    def _kept(self, base: Sequence[Cell], group: Sequence[Cell]) -> Verdict | None:
-        """With a run on either side, what `seqcredit record --against` found."""
-        if len(group) == len(base) == 1:
-            for other in group[0].figures.get("against", {}).values():
-                if abs(other["bleu"] - (base[0].bleu or 0)) < CLOSE:
-                    self.signature = other["test"]
-                    return Verdict(float(other["p"]), None)
-        self.why = "p is blank where a cell has no counts of its sentences beside it: record it again."
-        return None
+        return found
 
     def _scores(self, cell: Cell) -> Scores | None:
-        """BLEU of a cell and of its samples, computed once."""
+        """The figure of a cell and those of its samples, computed once."""
         if cell.path not in self.resampled:
-            counts = cell.counts()
-            self.resampled[cell.path] = None if counts is None else _checked(cell, resampled(counts))
+            rows = cell.statistics()
+            self.resampled[cell.path] = None if rows is None else _checked(cell, rows)
         return self.resampled[cell.path]
 
     def notes(self) -> list[str]:
@@ -211,28 +216,32 @@ class Judge:
         return [note for note in (test if self.signature else "", self.why) if note]
 
 
-def _checked(cell: Cell, scores: Scores) -> Scores:
-    if not abs(scores[0] - (cell.bleu or 0)) < CLOSE:
+def _checked(cell: Cell, rows: Statistics) -> Scores:
+    """The samples of a cell, whose rows must give the figure that it has kept, but for its rounding."""
+    metric = metric_of([cell])
+    scores, d = resampled(rows, metric=metric), metric.digits
+    if not abs(scores[0] - (cell.score or 0)) < 10 ** -(d + 1):
         raise UserError(
-            f"The counts of {cell.path} give BLEU {scores[0]:.2f}, but the cell says {cell.bleu:.2f}: record it again."
+            f"The counts of {cell.path} give {metric.label} {scores[0]:.{d}f}, but the cell says "
+            f"{text(cell.score, d)}: record it again."
         )
     return scores
 
 
 def counted(cells: Iterable[Cell]) -> list[Cell]:
     """Those that count: finished, and not diverged."""
-    return [cell for cell in cells if cell.bleu is not None and not cell.diverged]
+    return [cell for cell in cells if cell.score is not None and not cell.diverged]
 
 
 def measured(cells: Sequence[Cell]) -> str:
     """What the figures are."""
-    known = [cell for cell in cells if cell.bleu is not None]
+    known = [cell for cell in cells if cell.score is not None]
     if not known:
         return "No run is finished."
-    first, of = known[0].figures, of_data(known)
-    return (
-        f"BLEU{of}, {first.get('split', 'test')}, {first.get('sentences', 0):,} sentences, {first['bleu_signature']}."
-    )
+    first, of, metric = known[0], of_data(known), metric_of(known)
+    lower = "" if metric.higher else " (lower is better)"
+    split, sentences = first.figures.get("split", "test"), first.figures.get("sentences", 0)
+    return f"{metric.label}{lower}{of}, {split}, {sentences:,} sentences, {first.signature}."
 
 
 def of_data(cells: Sequence[Cell]) -> str:
@@ -247,7 +256,7 @@ def footnotes(cells: Sequence[Cell], groups: Mapping[str, Sequence[Cell]]) -> li
     searches = {str(cell.figures["search"]) for cell in cells if "search" in cell.figures}
     if len(searches) > 1:
         notes.append("The cells were not all decoded in the same way.")
-    unfinished = [str(cell) for cell in cells if cell.bleu is None]
+    unfinished = [str(cell) for cell in cells if cell.score is None]
     notes += [f"Not finished: {', '.join(unfinished)}."] if unfinished else []
     mixed = [name for name, group in groups.items() if len({cell.recipe for cell in group}) > 1]
     return notes + ([f"Cells of different recipes stand in one row: {', '.join(mixed)}."] if mixed else [])

@@ -303,11 +303,6 @@ def metric(name: str, folder: Path | None = None, reward: Metric | None = None) 
     raise UserError(f"There is no metric {name!r}; {known}, or one of your own as FILE:FUNCTION.")
 
 
-def name_of(recipe: object) -> str:
-    """The name of the metric that a recipe asks for."""
-    return str(getattr(recipe, "metric", DEFAULT))
-
-
 def label_of(name: str) -> str:
     """What tables call a metric of which only the name is known."""
     return METRICS[name].label if name in METRICS else name.rpartition(":")[2]

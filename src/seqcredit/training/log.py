@@ -1,12 +1,29 @@
-"""The log of a run: everything measured, an object a line."""
+"""`log.jsonl`, everything that a run measures: written a line at a time, and read as curves, also meanwhile."""
 
 import json
+import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from seqcredit.errors import UserError
+from seqcredit.rewards.metrics import DEFAULT, label_of
+from seqcredit.training.watch import VALIDATED
 from seqcredit.types import Json
+
+# What is measured while training, and what it is called. Losses of different kinds are different curves.
+TRAINED = {
+    "sample_bleu": "sample BLEU",
+    "reward": "reward of samples",
+    "entropy": "entropy of the policy",
+    "nll": "negative log-likelihood of a token",
+    "loss": "loss of a sentence",
+    "td": "squared TD error",
+}
+
+Curve = list[tuple[int, float]]  # updates since the run began, and what was measured then
 
 
 class Log:
@@ -14,7 +31,7 @@ class Log:
 
     def __init__(self, path: Path, offset: int = 0, writes: bool = True) -> None:
         self.path, self.offset, self.writes = path, offset, writes
-        self.copies: list[Callable[[Mapping[str, object]], None]] = []  # who else wants to know
+        self.copies: list[Callable[[Json], None]] = []  # who else wants to know
         if writes:
             path.touch()
             os.truncate(path, offset)
@@ -32,6 +49,89 @@ class Log:
 
 
 def log_entries(path: Path) -> list[Json]:
-    """The whole lines of a log, which may be being written."""
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith(b"}")]
+    """All whole lines of a log; the last one may still be under way."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    return [_entry(path, number, line) for number, line in enumerate(text.split(b"\n")[:-1], 1)]
+
+
+def _entry(path: Path, number: int, line: bytes) -> Json:
+    try:
+        entry = json.loads(line)
+        return {**entry, "event": str(entry["event"]), "phase": str(entry["phase"]), "updates": int(entry["updates"])}
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path}, line {number}, is damaged: `seqcredit resume` the run to mend it.") from None
+
+
+@dataclass(frozen=True)
+class History:
+    """The lines of a log that count: what a rollback undid is left out."""
+
+    entries: list[Json] = field(default_factory=list)  # `total`: updates since the run began
+    metric: str = DEFAULT  # the name of what the run is judged by
+
+    def curve(self, key: str) -> Curve:
+        """A figure of `titles` over updates; empty if it was never measured."""
+        event = "train" if key in TRAINED else "validation"
+        found = [(e["total"], float(e[key])) for e in self.entries if e["event"] == event and key in e]
+        return [(total, value) for total, value in found if math.isfinite(value)]
+
+    def starts(self) -> list[int]:
+        """Where each phase but the first begins."""
+        ends = [entry["total"] for entry in self.entries if entry["event"] == "phase_end"]
+        return [end for end in ends if any(entry["total"] > end for entry in self.entries)]
+
+
+def titles(histories: Iterable[History]) -> dict[str, str]:
+    """What some runs have measured, by its key in the log, and what it is called."""
+    histories = list(histories)
+    names = dict.fromkeys(history.metric for history in histories)
+    judged = {validated(name): f"validation {label_of(name)}" for name in names}
+    by_q = {_of_q(name): f"validation {label_of(name)} of Q" for name in names}
+    known = {**judged, **by_q, **TRAINED, **VALIDATED}
+    return {key: said for key, said in known.items() if any(history.curve(key) for history in histories)}
+
+
+def validated(name: str) -> str:
+    """The curve of what a run is judged by; that of a reward is not the one of its samples."""
+    return f"validation_{name}" if name in TRAINED else name
+
+
+def _of_q(name: str) -> str:
+    """What Q says is judged by the same metric, but it is another curve."""
+    return f"q_{name}"
+
+
+def read_history(path: Path, metric: str = DEFAULT, q_phases: Collection[str] = ()) -> History:
+    """What a log says so far; in `q_phases` the metric is of what Q says."""
+    kept: list[Json] = []
+    offset = 0  # updates of the phases before
+    for entry in log_entries(path):
+        total = offset + entry["updates"]
+        again = [old for old in _from(kept, total) if entry["event"] == "phase_end" or _stands(old, entry)]
+        kept += again
+        if entry["event"] == "validation" and metric in entry:
+            entry[_of_q(metric) if entry["phase"] in q_phases else validated(metric)] = entry.pop(metric)
+        kept.append({**entry, "total": total})
+        offset = total if entry["event"] == "phase_end" else offset
+    return History(kept, metric)
+
+
+def _from(kept: list[Json], total: int) -> list[Json]:
+    """Takes the lines from a number of updates on off the end."""
+    first = len(kept)
+    while first and kept[first - 1]["total"] >= total:
+        first -= 1
+    taken = kept[first:]
+    del kept[first:]
+    return taken
+
+
+def _stands(old: Json, new: Json) -> bool:
+    """Whether a line holds though a later one has no more updates; if not, a rollback has undone it."""
+    same_moment = old["updates"] == new["updates"] and old["event"] != new["event"]
+    return old["event"] == "diverged" or old["phase"] != new["phase"] or same_moment

@@ -1,0 +1,50 @@
+"""`seqcredit compare`: two runs on the same split, with significance and the sentences that differ most."""
+
+from collections.abc import Iterator
+
+from seqcredit.data.prepared import Prepared
+from seqcredit.errors import UserError
+from seqcredit.experiments.runs import Run
+from seqcredit.experiments.start import open_data
+from seqcredit.results.evaluate import metric_of, read_hypotheses
+from seqcredit.results.significance import bootstrap, differences
+
+
+def compare(baseline: Run, system: Run, split_name: str, show: int, metric: str | None = None) -> Iterator[str]:
+    """What there is to say, line by line; `show` sentences at the most."""
+    data, other = open_data(baseline.data), open_data(system.data)
+    check_same_split(baseline, data, system, other, split_name)
+    split = data.split(split_name)
+    references, sources = list(split.reference_texts()), list(split.source_texts())
+    judge, theirs = metric_of(baseline, data, metric), metric_of(system, other, metric)
+    if (judge.name, judge.signature(references)) != (theirs.name, theirs.signature(references)):
+        raise UserError(
+            f"{baseline.folder} is judged by {judge.label} ({judge.signature(references)}) and {system.folder} by "
+            f"{theirs.label} ({theirs.signature(references)}): choose one for both with --metric."
+        )
+    first, second = (read_hypotheses(run, split_name) for run in (baseline, system))
+    found = bootstrap([first], [second], references, metric=judge)
+    d, (low, high) = judge.digits, found.interval
+    change = f"{found.system - found.baseline:+.{d}f}" + ("" if judge.higher else ", lower is better")
+    yield f"{baseline.folder}  {judge.label} {found.baseline:.{d}f}"
+    yield f"{system.folder}  {judge.label} {found.system:.{d}f}  ({change}, p = {found.p:.4f})"
+    yield f"95 % of the samples between {low:+.{d}f} and {high:+.{d}f}; paired bootstrap, {found.signature}"
+    for one in differences(first, second, references, judge)[:show]:
+        n = one.example
+        yield f"\n{n + 1}: sentence {judge.label} {one.baseline:.{d - 1}f} -> {one.system:.{d - 1}f}"
+        said = {"source": sources[n], "reference": references[n][0], "baseline": first[n], "system": second[n]}
+        yield from (f"  {name:10} {' '.join(words)}" for name, words in said.items())
+
+
+def check_same_split(run: Run, data: Prepared, other: Run, theirs: Prepared, split: str) -> None:
+    """Only figures of the same sentences can be compared."""
+    mine, others = data.split(split), theirs.split(split)
+    for what, one, two in (
+        ("references", mine.reference_texts(), others.reference_texts()),
+        ("sources", mine.source_texts(), others.source_texts()),
+    ):
+        if list(one) != list(two):
+            raise UserError(
+                f"{run.folder} and {other.folder} cannot be compared: the {what} of {split} in {data.folder} and in "
+                f"{theirs.folder} differ."
+            )
