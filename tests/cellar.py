@@ -21,6 +21,7 @@ from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.experiments.build import task_of
 from seqcredit.experiments.recipe import RECIPES, load, parse, resolved
 from seqcredit.experiments.runs import Run
+from seqcredit.results import evaluate
 from seqcredit.training.trainer import Reporting, StoppedError, Trainer
 
 TINY = """
@@ -140,6 +141,13 @@ def write_cell(
     path.with_suffix(".txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
     write_counts(path, hypotheses, references(prepared))
     return score
+
+
+def finish(run: Run, prepared: Prepared, hypotheses: Sequence[Sequence[str]], metric: str | None = None) -> Path:
+    """As after training: figures and hypotheses of the test set, together."""
+    known, sources = [[words] for words in references(prepared)], list(prepared.split("test").source_texts())
+    figures = evaluate.scores(hypotheses, known, sources, evaluate.metric_of(run, prepared, metric))
+    return evaluate.write_result(run, "test", {**figures, "search": {}}, hypotheses, [])
 
 
 def train(folder: Path, prepared: Prepared, seed: int = 1, updates: int | None = None) -> Run:

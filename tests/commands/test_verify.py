@@ -15,16 +15,16 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def cells() -> list[verify.Cell]:
-    return list(verify.cells())
+def cells() -> list[verify.Check]:
+    return list(verify.checks())
 
 
-def test_every_claim_holds_everywhere(cells: list[verify.Cell]) -> None:
+def test_every_claim_holds_everywhere(cells: list[verify.Check]) -> None:
     assert [cell for cell in cells if not cell.passed] == []
     assert len(cells) == verify.count()
 
 
-def test_the_scope_is_wide_enough(cells: list[verify.Cell]) -> None:
+def test_the_scope_is_wide_enough(cells: list[verify.Check]) -> None:
     assert len({cell.reward for cell in cells}) >= 5
     assert len({cell.tau for cell in cells}) >= 3
     assert min(cell.sequences for cell in cells) >= 1_000
@@ -39,7 +39,7 @@ def test_rewards_tell_sequences_apart() -> None:
         assert len(score(space, reward, references).finished.unique()) >= 5
 
 
-def test_the_summary_names_what_failed(cells: list[verify.Cell]) -> None:
+def test_the_summary_names_what_failed(cells: list[verify.Check]) -> None:
     broken = [cells[0]._replace(error=float("nan"), passed=False), *cells[1:]]
     results = list(verify.summary(broken).columns[-1].cells)
     assert results[0].startswith("FAIL in 1")

@@ -329,7 +329,7 @@ def test_residuals_have_their_sign() -> None:
     """Q of the token less what it is worth."""
     x = inputs()
     numbers = x.take(x.rewards), PACKING.following, x.tau, x.packed_forced
-    found = fused.soft_residuals(x.critic.packed(), x.packed_tokens, *numbers)
+    found = fused.soft_residuals(x.packed(x.critic), x.packed_tokens, *numbers)
     soft = values.soft_value(x.critic.full(), x.tau, x.forced)
     targets = values.one_step_targets(x.rewards, soft, x.tokens)
     assert_near(found, x.take(values.chosen(x.critic.full(), x.tokens) - targets), DOUBLE)

@@ -98,7 +98,7 @@ def test_likely_words_are_half_the_references_own_and_half_as_frequent_as_their_
 def test_likely_words_of_two_ranks() -> None:
     """The second rank has log(3 / 2) / log 3."""
     references = pad([[4]]).expand(20_000, -1)
-    tokens, _ = LIKELY(references, 2, 4, noise(total=len(references)))
+    tokens, _ = LIKELY(references, 2, Alphabet(4), noise(total=len(references)))
     drawn = tokens[:, 1, 0]
     of_rank = drawn[drawn != 4]  # ids 2 and 3; 4 is the reference's own
     assert float((of_rank == 3).float().mean()) == pytest.approx(math.log(3 / 2) / math.log(3), abs=0.02)
@@ -113,7 +113,7 @@ class Last(Noise):
 
 @ALL
 def test_a_number_of_one_gives_the_last_word(propose) -> None:
-    tokens, _ = propose(REFERENCES, M, V, Last(torch.Generator(), len(REFERENCES)))
+    tokens, _ = propose(REFERENCES, M, WORDS, Last(torch.Generator(), len(REFERENCES)))
     assert tokens.max() == (V - 1 if propose is not corrupt_tokens else REFERENCES.max())
     assert (tokens[:, 1:] == V - 1).any() == (propose is not corrupt_tokens)
 
@@ -132,7 +132,7 @@ def test_the_rate_of_corruption() -> None:
 
 
 def test_what_is_not_corrupted_has_no_fork() -> None:
-    tokens, fork = corrupt_tokens(REFERENCES, M, V, noise(), rate=0.0)
+    tokens, fork = corrupt_tokens(REFERENCES, M, WORDS, noise(), rate=0.0)
     assert not changed(tokens).any()
     assert torch.equal(fork, lengths(REFERENCES).unsqueeze(1).expand(-1, M))
 

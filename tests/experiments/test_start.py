@@ -1,5 +1,6 @@
 """Data, and what another run has learned."""
 
+import contextlib
 import json
 import os
 import random
@@ -232,8 +233,9 @@ def test_killed_while_it_takes_over_there_is_no_run_or_one_that_resumes(
         while not any(place.iterdir()):  # what it is written in, before it has its name
             time.sleep(0.0002)
         time.sleep(rng.uniform(0, 0.03) if number % 2 else rng.uniform(0, lasts / 2))
-        os.kill(process, signal.SIGKILL)  # it is a zombie until the server has been asked, so the id is still its own
-        assert starter.wait() == -signal.SIGKILL
+        with contextlib.suppress(ProcessLookupError):  # it may be done already
+            os.kill(process, signal.SIGKILL)
+        assert starter.wait() in (0, -signal.SIGKILL)
         if not (place / "run").exists():
             starter.finish(*given, "--out", place / "run")  # what is left over is in nobody's way
         else:

@@ -1,9 +1,14 @@
-"""The log of a run."""
+"""One log: what is written, what is read while it is written, and what is damaged."""
 
 import json
 from pathlib import Path
 
-from seqcredit.training.log import Log, log_entries
+import pytest
+
+from seqcredit.errors import UserError
+from seqcredit.training.log import History, Log, log_entries, titles
+
+LINE = '{"event": "train", "phase": "mle", "updates": 2, "loss": 1.5, "time": 1.0}'
 
 
 def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
@@ -17,26 +22,60 @@ def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     assert [json.loads(line)["event"] for line in lines] == ["a", "b"]
 
 
-def test_a_line_that_is_being_written_does_not_count(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    assert log_entries(path) == []
-    log = Log(path)
-    log.write({"event": "a", "time": 1})
-    with path.open("a") as file:
-        file.write('{"event": "b", "td": 1')
-    (entry,) = log_entries(path)
-    assert (list(entry), entry["event"]) == (["event", "time"], "a")
-    assert entry["time"] > 1  # when it was written
+def test_the_time_stands_last_and_is_when_it_was_written(tmp_path: Path) -> None:
+    Log(tmp_path / "log.jsonl").write({"time": 1, **json.loads(LINE)})
+    (entry,) = log_entries(tmp_path / "log.jsonl")
+    assert entry["time"] > 1_000_000_000
+    assert entry == {**json.loads(LINE), "time": entry["time"]}
 
 
 def test_others_may_listen_and_one_process_writes(tmp_path: Path) -> None:
     heard: list[object] = []
     silent = Log(tmp_path / "silent.jsonl", writes=False)
     silent.copies.append(heard.append)
-    silent.write({"event": "a"})
+    silent.write(json.loads(LINE))
     assert heard == []
     assert not (tmp_path / "silent.jsonl").exists()
     log = Log(tmp_path / "log.jsonl")
     log.copies.append(heard.append)
-    log.write({"event": "a"})
-    assert heard == log_entries(tmp_path / "log.jsonl")
+    log.write(json.loads(LINE))
+    assert heard == log_entries(tmp_path / "log.jsonl") != []
+
+
+def test_the_credit_error_of_validations_is_a_curve() -> None:
+    entry = {"event": "validation", "total": 6, "credit_error": 0.5, "credit_kl": 0.2}
+    found = History([entry, {**entry, "event": "train", "total": 7}, {**entry, "total": 12, "credit_error": 0.4}])
+    assert found.curve("credit_error") == [(6, 0.5), (12, 0.4)]
+    assert found.curve("credit_kl") == [(6, 0.2), (12, 0.2)]
+
+
+def test_curves_by_their_names() -> None:
+    one = {"event": "validation", "total": 1, "bleu": 3.0}
+    two = {"event": "train", "total": 2, "nll": 1.0, "sample_bleu": 5.0, "unknown": 0.1}
+    assert titles([History([one]), History([two])]) == {
+        "bleu": "validation BLEU", "sample_bleu": "sample BLEU", "nll": "negative log-likelihood of a token"
+    }  # fmt: skip
+    assert titles([]) == {}
+
+
+def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text(f"{LINE}\n{LINE}")
+    assert log_entries(tmp_path / "log.jsonl") == [json.loads(LINE)]
+    assert log_entries(tmp_path / "nothing") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{", "3", "[]", '"x"', "", LINE.replace('"updates": 2', '"updates": "x"'), LINE.replace('"phase": "mle", ', ""),
+     LINE.replace('"event": "train", ', ""), "\xff"],
+)  # fmt: skip
+def test_a_damaged_line_is_named(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(f"{LINE}\n{line}\n{LINE}\n".encode("latin-1"))
+    with pytest.raises(UserError, match=rf"^{path}, line 2, is damaged: `seqcredit resume` the run to mend it\.$"):
+        log_entries(path)
+
+
+def test_a_log_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        log_entries(tmp_path)

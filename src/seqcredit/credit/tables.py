@@ -303,7 +303,7 @@ class _Formed(torch.autograd.Function):
     """A number whose gradients are known already: going backward only multiplies them."""
 
     @staticmethod
-    def forward(ctx: Any, loss: Tensor, *table_and_gradient: Tensor) -> Tensor:
+    def forward(ctx: Any, loss: Tensor, *table_and_gradient: Tensor | None) -> Tensor:
         ctx.save_for_backward(*table_and_gradient[3:])
         return loss.clone()
 
