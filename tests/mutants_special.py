@@ -155,6 +155,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent("rewards/.*", r"forgotten", "torch.zeros_like(pad(", "only the shape counts"),
     Equivalent("rewards/rouge.py", r"index", "ends = [row[", "the row holds 0 only"),
+    Equivalent("results/tables.py", r"sign: mine - theirs ->", "isnan(", "either is no number if one is none"),
+    Equivalent("results/significance.py", r"exact\[2:7\]", "", "sacreBLEU reads four of them"),
     Equivalent("rewards/cider.py", r"before \* size - first", "", "another key, and as unique"),
     Equivalent("rewards/corpus.py", r"\[:, -2\]", "pad(words)", "the last column is eos, which changes no score"),
     Equivalent("rewards/edit.py", r"tokens\.shape\[1\] \+ references", "missing =", "what is too long is cut off"),
