@@ -243,6 +243,6 @@ def test_a_spread_has_a_deviation_from_two_runs_on_and_a_mark_where_one_is_lost(
 
 
 def test_a_row_has_a_seed_once(folder: Path) -> None:
-    found = cells.read([folder / "mle-1.json"])
+    twice = [cell for _ in range(2) for cell in cells.read([folder / "mle-1.json"])]
     with pytest.raises(UserError, match=r"both are .* with seed 1"):
-        tables.plain([*found, *found])
+        tables.plain(twice)
