@@ -51,8 +51,11 @@ FILES = (
 )  # fmt: skip
 # Files that are left out of a sample for the time being.
 LATER = ("models/", "search/", "algorithms/", "training/", "config.py", "experiments/recipe.py")
-# Tests that stand elsewhere than in the mirror image.
-ALSO = {"credit/tables.py": ("credit/test_fused.py",)}
+# Tests that stand elsewhere than in the mirror image, of files whose name begins so.
+ALSO = {
+    "credit/tables.py": "credit/test_fused.py",
+    "rewards/": "rewards/test_prefixes.py",  # what holds of every reward
+}
 
 
 class Mutant(NamedTuple):
@@ -129,8 +132,9 @@ def later() -> tuple[str, ...]:
 
 def tests_of(file: str) -> list[Path]:
     """The tests in the mirror image of a file, and those elsewhere that are its own too."""
-    path = ROOT / "tests" / file
-    return [path.with_name(f"test_{path.stem}.py"), *(ROOT / "tests" / also for also in ALSO.get(file, ()))]
+    mirror = Path(file).with_name(f"test_{Path(file).stem}.py")
+    names = [str(mirror), *(also for start, also in ALSO.items() if file.startswith(start))]
+    return [ROOT / "tests" / name for name in dict.fromkeys(names)]
 
 
 # --- tried -----------------------------------------------------------------------------------------------------------

@@ -200,6 +200,7 @@ def _joins(node: ast.BinOp | ast.AugAssign) -> bool:
         isinstance(side, ast.JoinedStr | ast.List | ast.Tuple | ast.ListComp)
         or (isinstance(side, ast.Constant) and isinstance(side.value, str))
         or (isinstance(side, ast.BinOp) and _joins(side))
+        or (isinstance(side, ast.IfExp) and isinstance(side.orelse, ast.Constant) and side.orelse.value == "")
         for side in sides
     )
 
@@ -292,7 +293,8 @@ def _paths(path: list[ast.AST]) -> Iterator[Path]:
 def _is_said(node: ast.AST) -> bool:
     """Errors, and what a programmer is shown: they are for people, and change no number."""
     spoken = isinstance(node, ast.FunctionDef) and node.name in ("__repr__", "__str__")
-    return spoken or isinstance(node, ast.Raise | ast.Assert)
+    typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    return spoken or typing or isinstance(node, ast.Raise | ast.Assert)
 
 
 def _mutation(text: str, path: Path, operator: str, made: ast.AST) -> Mutation:

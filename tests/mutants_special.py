@@ -129,7 +129,9 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("credit/fused.py", r"part\.detach\(\) -> part", "requires_grad_", "gradients are formed by hand there"),
     Equivalent("credit/oracle/edit.py", r"len\(states\) [-+]", "clamp", "the first row has the largest code of all"),
     Equivalent("credit/oracle/edit.py", r"-self\.reward\[state, :1\]", "", "eos gains 0"),
-    Equivalent("credit/oracle/edit.py", r"", "torch.where(group == 0,", "after eos nobody asks for a state"),
+    Equivalent(
+        "credit/oracle/edit.py", r"mask: .* -> self|constant", "(group == 0,", "after eos nobody asks for a state"
+    ),
     Equivalent("credit/oracle/edit.py", r"bound [-+]", "for _ in range(bound - 1)", "rows at the bound are worth 0"),
     Equivalent("credit/oracle/edit.py", r"", "value[-1] = reward[:, 0]", "0, as it is already"),
     Equivalent(
@@ -141,6 +143,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("credit/oracle/rollouts.py", r"bound - 1\)", "for t in", "what is cut off has ended"),
     Equivalent("credit/oracle/rollouts.py", r"masked_fill\(~going, EOS\) ->", "", "after eos nothing counts"),
     Equivalent("credit/proposals.py", r"< 0\.5 ->", "", "half and half, either way"),
+    Equivalent("credit/theorems.py", r"forgotten: actor", "", "what is forced has no logits, and no gradient"),
     Equivalent("credit/theorems.py", r"torch\.zeros", "logp =", "what is not filled is not asked for"),
     Equivalent("credit/theorems.py", r"constant: delta", "<", "a threshold"),
     Equivalent("credit/theorems.py", r"", "for _ in range(", "more rounds than are needed"),
@@ -150,6 +153,10 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         "rewards/prefixes.py", r"\[\.\.\., :1\] ->", "ABSENT", "an absent reference is absent in all its places"
     ),
+    Equivalent("rewards/.*", r"forgotten", "torch.zeros_like(pad(", "only the shape counts"),
+    Equivalent("rewards/rouge.py", r"index", "ends = [row[", "the row holds 0 only"),
+    Equivalent("results/tables.py", r"sign: mine - theirs ->", "isnan(", "either is no number if one is none"),
+    Equivalent("results/significance.py", r"exact\[2:7\]", "", "sacreBLEU reads four of them"),
     Equivalent("rewards/cider.py", r"before \* size - first", "", "another key, and as unique"),
     Equivalent("rewards/corpus.py", r"\[:, -2\]", "pad(words)", "the last column is eos, which changes no score"),
     Equivalent("rewards/edit.py", r"tokens\.shape\[1\] \+ references", "missing =", "what is too long is cut off"),

@@ -125,6 +125,11 @@ def test_one_step_targets_by_hand_with_nothing_after_eos() -> None:
     assert one_step_targets(rewards, values, tokens).tolist() == [[21, 2, 0], [3, 0, 0], [84, 95, 6]]
 
 
+def test_nothing_follows_what_is_cut_off() -> None:
+    targets = one_step_targets(torch.tensor([[1.0, 2.0]]), torch.tensor([[10.0, 20.0]]), torch.tensor([[4, 3]]))
+    assert targets.tolist() == [[21, 2]]
+
+
 def test_values_after_eos_reach_no_target() -> None:
     tokens, rewards = torch.tensor([[4, 0, 7]]), random(1, 3)
     values = random(1, 3, seed=1).requires_grad_()

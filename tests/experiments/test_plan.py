@@ -62,6 +62,11 @@ def test_a_cell_for_each_seed_with_its_recipe() -> None:
     assert (plan.run("other-7"), plan.record(other)) == (Path("runs/other-7"), Path("results/other-7.json"))
 
 
+@pytest.mark.parametrize("samples", [0, 2, 1024])
+def test_headroom_by_as_many_samples_as_are_allowed(samples: int) -> None:
+    assert planned(cell("mle", rest=f"headroom = {samples}")).cells["mle-1"].headroom == samples
+
+
 def test_the_data_root() -> None:
     Path("sweep.toml").write_text(TOP + cell("mle"))
     assert read(Path("sweep.toml"), Path("elsewhere")).data == Path("elsewhere/data")
@@ -132,6 +137,11 @@ MISTAKES = {
     ),
     "empty seeds": (cell("a", rest="seeds = []"), "there are no seeds"),
     "bad seeds": (cell("a", rest="seeds = [true]"), "must be a list of whole numbers"),
+    "a seed below 0": (cell("a", rest="seeds = [1, -1]"), "must be a list of whole numbers"),
+    "a cell that is no table": ("cell = [1]\n", r"write each cell as \[\[cell\]\]"),
+    "against a number": (cell("a", rest="against = [1]"), "must be a list of texts"),
+    "against a text": (cell("a", rest='against = "b"'), "must be a list of texts"),
+    "too much headroom": (cell("a", rest="headroom = 1025"), "headroom is 1025"),
     "a seed twice": (cell("a", rest="seeds = [1, 1]"), "a seed stands twice"),
     "an override of nothing": (cell("a", rest='set = ["phase.1.tu=1"]'), "there is no key 'tu'"),
     "an override without =": (cell("a", rest='set = ["phase.1.clip"]'), "write it as KEY=VALUE"),

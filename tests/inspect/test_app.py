@@ -31,7 +31,7 @@ from seqcredit.experiments.runs import Run
 from seqcredit.inspect import app as server
 from seqcredit.inspect import numbers as inspection
 from seqcredit.results.evaluate import load_actor
-from seqcredit.results.significance import sentence_bleu
+from seqcredit.rewards.metrics import sentence_bleu
 from seqcredit.search import greedy
 
 SOURCE, REFERENCE = "heute singt der alte hund .", "the old dog sings today ."
@@ -120,7 +120,7 @@ def test_scores_are_those_of_the_page(served: Served, shown: Any, examiners: lis
         for name in ("q", "value", "advantage", "td", "rewards", "logp", "entropy"):
             assert found[name] == pytest.approx([1000 * x for x in getattr(credit, name)], abs=0.6)
     assert answer["subject"]["credits"][1]["bleu"] == pytest.approx(
-        sentence_bleu(["the", "old", "<unk>", "dog", "."], [REFERENCE.split()]).score, abs=0.06
+        sentence_bleu(["the", "old", "<unk>", "dog", "."], [REFERENCE.split()]), abs=0.06
     )
     alone = served.post("/api/score", source=SOURCE, hypotheses=[["dog"], []]).json()
     assert "q" not in alone["subject"]["credits"][0]

@@ -8,7 +8,7 @@ from sacrebleu.significance import PairedTest
 
 from cellar import by_sacrebleu
 from seqcredit.errors import UserError
-from seqcredit.results.significance import bootstrap, differences, resampled
+from seqcredit.results.significance import bootstrap, differences, of_means, resampled
 from seqcredit.rewards.metrics import BLEU, CHRF, EDIT, corpus, own
 
 REFERENCES = [[f"word{i} is number {i} of the list".split()] for i in range(60)]
@@ -39,6 +39,18 @@ def test_the_sentences_that_differ_most_come_first() -> None:
 def test_different_sizes_are_refused() -> None:
     with pytest.raises(UserError, match="60 and 59 hypotheses for 60 references"):
         bootstrap([GOOD], [GOOD[:-1]], REFERENCES)
+    with pytest.raises(UserError, match="59 hypotheses for 60 references"):
+        BLEU.statistics(GOOD[:-1], REFERENCES)
+    with pytest.raises(UserError, match="60 and 59 hypotheses"):
+        differences(GOOD, GOOD[:-1], REFERENCES)
+
+
+def test_the_interval_is_of_the_samples_alone_and_p_of_any_change() -> None:
+    """The corpus itself stands first and is not drawn: +10, and the one sample says +4."""
+    found = of_means([np.array([0.0, 1.0])], [np.array([10.0, 5.0])], "nrefs:1|x")
+    assert found.interval == (4, 4)
+    same = of_means([np.array([1.0, 2.0, 3.0])], [np.array([1.0, 3.0, 3.0])], "nrefs:1|x")
+    assert same.p == pytest.approx(2 / 3)  # the corpus does not differ, one sample of two does
 
 
 def spoilt(share: float, seed: int) -> list[list[str]]:

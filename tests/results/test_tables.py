@@ -246,3 +246,15 @@ def test_a_slim_table_says_nothing_twice(folder: Path) -> None:
     assert found.header == ["recipe", "seed 1", "to MLE", "95 %", "p"]
     assert found.rows == [[row[0], row[1], *row[7:10]] for row in one.rows]
     assert found.notes == one.notes
+
+
+def test_a_spread_has_a_deviation_from_two_runs_on_and_a_mark_where_one_is_lost() -> None:
+    assert tables.Summary([2.0, 4.0], 0).spread() == f"3.00 ± {np.std([2, 4], ddof=1):.2f}"
+    assert tables.Summary([2.0], 0).spread() == "2.00"
+    assert tables.Summary([2.0], 1).spread() == "2.00†"
+
+
+def test_a_row_has_a_seed_once(folder: Path) -> None:
+    twice = [cell for _ in range(2) for cell in cells.read([folder / "mle-1.json"])]
+    with pytest.raises(UserError, match=r"both are .* with seed 1"):
+        tables.plain(twice)

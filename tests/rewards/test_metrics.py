@@ -32,7 +32,6 @@ from seqcredit.rewards.metrics import (
     label_of,
     mean_reward,
     metric,
-    name_of,
     own,
     sentence_bleu,
     streams,
@@ -266,8 +265,4 @@ def test_an_example_without_references_is_said() -> None:
 
 
 def test_names_and_labels() -> None:
-    class Recipe:
-        metric = "edit"
-
-    assert (name_of(Recipe()), name_of(object())) == ("edit", "bleu")
     assert (label_of("chrf"), label_of("my_file:score"), label_of("reward")) == ("chrF", "score", "reward")

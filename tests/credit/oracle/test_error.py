@@ -58,6 +58,7 @@ def test_tau_zero_compares_the_maximisers() -> None:
     wider = torch.tensor([[[2.0, 2.0, 2.0, 2.0]]])
     assert float(target_kl(wider, exact, tokens, 0.0)) == pytest.approx(math.log(2))
     assert float(target_kl(-exact, exact, tokens, 0.0)) == math.inf
+    assert float(target_kl(-exact, exact, tokens, 0.0, torch.tensor([[True]]))) == 0  # only eos is allowed
 
 
 def test_far_apart_energies_give_no_nan() -> None:
