@@ -52,9 +52,8 @@ def metric_of(run: Run, prepared: Prepared, name: str | None = None) -> Metric:
     name = name or metrics.name_of(run.recipe)
     payoff = run.recipe.payoff
     if name == REWARD:
-        changed = [
-            f"{f.name}:{getattr(payoff, f.name)}" for f in fields(payoff) if getattr(payoff, f.name) != f.default
-        ]
+        others = [field for field in fields(payoff) if field.name != "metric"]
+        changed = (f"{f.name}:{getattr(payoff, f.name)}" for f in others if getattr(payoff, f.name) != f.default)
         says = "|".join(["mean reward", payoff.metric, *changed])
         reward = build_reward(payoff, prepared, payoff.scaled)
         return metrics.mean_reward(reward, lambda words: prepared.target_ids(list(words)), says)
