@@ -58,7 +58,9 @@ def test_errors_are_shown_as_what_they_are(tmp_path: Path, text: str, said: str)
 
 
 def test_what_is_nowhere_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"There is no nowhere_to_be.py beside the recipe in .*, and no module"):
+    with pytest.raises(
+        UserError, match=r"There is no nowhere_to_be.py beside the recipe in .*, nor here, and no module"
+    ):
         named.find("nowhere_to_be:score", tmp_path)
     with pytest.raises(UserError, match="names nothing: write it as FILE:NAME"):
         named.find("score", tmp_path)

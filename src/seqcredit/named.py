@@ -20,11 +20,11 @@ def is_named(word: str) -> bool:
 
 
 def find(word: str, folder: Path | None = None) -> object:
-    """What `module:name` names. A file beside the recipe, which is in `folder`, wins over the Python path."""
+    """What `module:name` names: in a file beside the recipe, which is in `folder`, or here, or on the Python path."""
     if not is_named(word):
         raise UserError(f"{word!r} names nothing: write it as FILE:NAME, such as my_file:score.")
     module, _, name = word.partition(":")
-    path = file_of(word, folder)
+    path = file_of(word, folder) or file_of(word, Path())
     made = _import_name(module, folder) if path is None else _import_file(path)
     if not hasattr(made, name):
         raise UserError(f"{made.__file__ or module} has no {name!r}, which {word!r} asks for.")
@@ -54,7 +54,7 @@ def _import_name(module: str, folder: Path | None) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and module.startswith(error.name):
-            beside = f"beside the recipe in {folder}" if folder else "here"
+            beside = f"beside the recipe in {folder}, nor here" if folder else "here"
             raise UserError(f"There is no {module}.py {beside}, and no module {module!r} on the Python path.") from None
         raise UserError(f"{module} cannot be imported. {said(error)}.") from None
     except Exception as error:  # whatever the user's file does when it is imported

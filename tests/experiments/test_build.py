@@ -13,13 +13,21 @@ from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.text import Example
 from seqcredit.errors import UserError
-from seqcredit.experiments.build import build_actor, build_critic, build_reward, load_actor, load_critic, task_of
+from seqcredit.experiments.build import (
+    build_actor,
+    build_critic,
+    build_metric,
+    build_reward,
+    load_actor,
+    load_critic,
+    task_of,
+)
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.models.build import LSTM
 from seqcredit.models.captioner import Captioner
 from seqcredit.rewards import Bleu, ChrF, CiderD, Custom, OnlyFinished, OwnReference
-from seqcredit.rewards.metrics import BLEU, EDIT
+from seqcredit.rewards.metrics import BLEU, EDIT, corpus
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Reward, pad_references
 
@@ -115,6 +123,17 @@ def test_a_task_is_what_the_recipe_asks_for(prepared: Prepared) -> None:
     both = task_of(dataclasses.replace(recipe, phase=(ActorCritic("ac", 0.1),)), prepared)
     assert both.networks.keys() == {"actor", "critic"}
     assert torch.equal(both.networks["critic"].readout.weight, build_critic(recipe, prepared).readout.weight)
+
+
+def test_the_reward_itself_may_be_the_metric(prepared: Prepared) -> None:
+    recipe = dataclasses.replace(RECIPE, metric="reward", payoff=Payoff("edit", scaled=False))
+    metric, split = build_metric(recipe, prepared), prepared.split("valid")
+    assert (metric.name, metric.higher, metric.signature([])) == ("reward", True, "mean reward|edit|scaled:False")
+    references = list(split.reference_texts())
+    said = [group[0][:-1] for group in references]  # a word is missing everywhere
+    expected = sum(-1 / len(group[0]) for group in references) / len(references)
+    assert corpus(metric, said, references).value == pytest.approx(expected)
+    assert build_metric(recipe, prepared, name="edit") is EDIT
 
 
 def test_the_critic_reads_the_references_that_the_payoff_counts(prepared: Prepared) -> None:

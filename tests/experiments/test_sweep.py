@@ -200,7 +200,7 @@ def test_only_a_mere_beginning_may_be_removed(plan: Plan) -> None:
     for name in ("recipe.toml", "resolved.toml", "run.json", "log.jsonl"):
         (folder / name).touch()
     assert not sweep.in_the_way(plan, mle)
-    (folder / "log.jsonl").write_text('{"event": "train"}\n')
+    (folder / "log.jsonl").write_text('{"event": "train", "phase": "mle", "updates": 1}\n')
     assert sweep.in_the_way(plan, mle)  # it has been trained, but cannot be resumed
     (folder / "log.jsonl").unlink()
     (folder / "thesis.tex").touch()
@@ -238,6 +238,13 @@ def test_the_grid_and_the_summary(plan: Plan) -> None:
     rows = {line.split("│")[1].strip(): [w.strip() for w in line.split("│")[2:-1]] for line in lines if "│" in line}
     assert rows == {"mle": ["done 12.35", ""], "critic": ["failed", ""], "erac": ["waiting", "diverged 12.35"]}
     assert lines[-1].strip() == "1 done, 1 waiting, 1 failed, 1 diverged; time left: unknown"
+
+
+def test_the_grid_shows_the_metric_that_cells_are_judged_by_or_another(plan: Plan) -> None:
+    weights(plan, "mle-1")
+    record(plan, "mle-1", metric="mine:f", score=0.12345, signature="s", chrf=55.5, chrf_signature="c")
+    found = {name: sweep.Sweep(plan, Machine(2), print, metric=name).states["mle-1"] for name in (None, "chrf", "edit")}
+    assert found == {None: Status("done", "0.1235"), "chrf": Status("done", "55.50"), "edit": Status("done", "")}
 
 
 def log(plan: Plan, name: str, phase: str, seconds: float, end: bool) -> None:

@@ -1,5 +1,6 @@
 """What is exported translates, far from where it was trained."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -20,6 +21,9 @@ def test_an_export_translates_without_the_run_or_its_data(folder: Path, run, tmp
     assert card.startswith("# tiny\n")
     assert "BLEU" in card
     assert "tok:none" in card
+    result = json.loads((folder / "run1" / "result.json").read_text())
+    bleu, chrf = (f"{result[key]:g} (`{result[f'{key}_signature']}`)" for key in ("bleu", "chrf"))
+    assert f"On 25 sentences of its test set: BLEU {bleu}, chrF {chrf}." in card
     assert str(folder) not in "".join(
         p.read_text() for p in elsewhere.rglob("*") if p.suffix in {".json", ".md", ".toml"}
     )

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from seqcredit.results import cells, headroom, layouts
 from seqcredit.results.evaluate import load_actor
 from seqcredit.results.headroom import WAYS, Speaker, expected_payoffs
 from seqcredit.rewards import Bleu, EditDistance
-from seqcredit.rewards.metrics import corpus_bleu
+from seqcredit.rewards.metrics import EDIT, corpus, corpus_bleu
 from seqcredit.training.decoding import Search, decode
 from seqcredit.types import Batch, lengths, pad, pad_references, token_mask
 
@@ -120,6 +121,37 @@ def test_search_and_likelihood_are_those_of_the_whole_split(shown: Shown, monkey
     assert lines[-1] == "train: 4/4 batches, 0 s left"
     again = headroom.measure(shown.mle, shown.prepared, "test", 4, say=lines.append)
     assert again == found
+
+
+def test_any_metric_in_all_ways(shown: Shown, tmp_path: Path) -> None:
+    """The metric of the table is the one that was asked for; the pay-off is as it was."""
+    plain = headroom.measure(shown.mle, shown.prepared, "test", 4, say=lambda _: None)
+    found = headroom.measure(shown.mle, shown.prepared, "test", 4, say=lambda _: None, metric="edit")
+    assert found["payoff"] == plain["payoff"]
+    assert (found["metric"], found["signature"], "bleu" in found) == ("edit", EDIT.signature([]), False)
+    assert (plain["metric"], plain["metric_label"]) == ("bleu", "BLEU")
+    split = shown.prepared.split("test")
+    said = decode(load_actor(shown.mle, shown.prepared), shown.prepared, split, Search(2, bound=13))
+    assert found["edit"]["beam"] == pytest.approx(corpus(EDIT, said, list(split.reference_texts())).value, abs=1e-4)
+    run = replace(shown.mle, folder=Path(shutil.copytree(shown.mle.folder, tmp_path / "mle")))
+    headroom.write(run, found)
+    table = layouts.headroom(cells.read([run.folder]))
+    assert [row[2] for row in table.rows] == ["token error rate", "pay-off"]
+    assert table.rows[0][5] == f"{found['edit']['beam']:.2f}"
+    assert table.notes[0].startswith("token error rate, test, 30 sentences")
+    headroom.write(run, {key: value for key, value in plain.items() if not key.startswith("metric")})  # an older one
+    older = layouts.headroom(cells.read([run.folder]))
+    assert (older.rows[0][2], older.rows[0][5]) == ("BLEU", f"{plain['bleu']['beam']:.2f}")
+    other = replace(shown.mle, folder=Path(shutil.copytree(run.folder, tmp_path / "other")))
+    headroom.write(other, plain)
+    assert [row[1] for row in layouts.headroom(_named(run, other)).rows] == ["1"] * 4
+    headroom.write(other, found)
+    with pytest.raises(UserError, match="was not measured, or not in the same way"):
+        layouts.headroom(_named(run, other))
+
+
+def _named(*runs: Run) -> list[cells.Cell]:
+    return [replace(cell, name=cell.path.name) for run in runs for cell in cells.read([run.folder])]
 
 
 def test_too_few_samples_are_refused(shown: Shown) -> None:

@@ -92,6 +92,45 @@ def test_a_search_shows_validation_alone_and_what_it_chose(prepared: Prepared, t
     assert f"| AC | ac-1 | 1 | **{text['ac', 1]}** |" in out
 
 
+def test_where_lower_is_better_bold_is_lower(prepared: Prepared, tmp_path: Path) -> None:
+    """In every table that has bold figures, and their notes say of which metric they are."""
+    about = {"metric": "edit", "signature": "token error rate|reference:best"}
+    for number, (name, score) in enumerate((("ERAC", 30.0), ("ERAC without future entropy", 10.0), ("AC", 20.0))):
+        overrides = ["phase.3.tau=0"] if name == "AC" else [f"phase.3.smoothing={0.001 * number}"]
+        more = {**about, "score": score, "validation": {"actor_critic": score + 1}}
+        write_cell(tmp_path / f"{number}-1.json", prepared, name, references(prepared), 1, overrides, **more)
+    found = cells.read([tmp_path])
+    entropy = layouts.entropy(found)
+    assert (1, 2) in entropy.bold
+    assert entropy.rows[1][2] == "10.00"
+    assert entropy.notes[0].startswith("token error rate (lower is better) of phrases, test")
+    table = layouts.table1(found)
+    places = {row[1]: number for number, row in enumerate(table.rows[:5])}
+    assert (places["AC"], 3) in table.bold
+    assert (places["ERAC"], 3) not in table.bold
+    grid = layouts.ablation(found)
+    assert grid.bold == {(2, 3)}
+    assert (grid.rows[0][3], grid.rows[2][3]) == ("31.00", "11.00")
+    assert grid.notes[0].startswith("Mean validation token error rate of ERAC")
+    for number in (1, 2):  # two settings of one recipe
+        more = {**about, "score": 1.0, "validation": {"actor_critic": 10.0 - number}}
+        path = tmp_path / "tried" / f"rate-{number}-1.json"
+        write_cell(path, prepared, "ERAC", references(prepared), 1, **more)
+    search = layouts.search(cells.read([tmp_path / "tried"]))
+    assert search.bold == {(1, 3)}
+    assert search.notes[0].startswith("Validation token error rate of the last phase")
+    credit = layouts.credit(found)
+    assert credit.header[-1] == "test token error rate"
+
+
+def test_a_metric_of_ones_own_has_more_digits(prepared: Prepared, tmp_path: Path) -> None:
+    for seed, score in ((1, 0.51234), (2, 0.61234)):
+        about = {"metric": "mine:f", "score": score, "signature": "mine:f"}
+        write_cell(tmp_path / f"a-{seed}.json", prepared, "ERAC", references(prepared), seed, **about)
+    rows = layouts.entropy(cells.read([tmp_path])).rows
+    assert rows[0][1:4] == ["2", "0.5623 ± 0.0707", "0.6123"]
+
+
 def test_future_entropy(prepared: Prepared, tmp_path: Path) -> None:
     scores = {
         name: write_cell(tmp_path / f"{n}-1.json", prepared, name, spoilt(prepared, share, 1), 1)

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from statistics import fmean, stdev
 
+import numpy as np
 import pytest
 
 from cellar import finish, make_data, references, spoilt, write_counts
@@ -14,9 +15,12 @@ from seqcredit import config
 from seqcredit.cli import parser
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import checksum
+from seqcredit.errors import UserError
 from seqcredit.experiments.runs import Run
 from seqcredit.results import cells
+from seqcredit.results.evaluate import metric_of, write_hypotheses
 from seqcredit.results.record import record
+from seqcredit.results.significance import bootstrap
 
 RESULTS = Path(__file__).parents[2] / "results"
 CELLS = sorted(RESULTS.rglob("*.json"))
@@ -144,6 +148,67 @@ def test_a_cell_has_the_counts_of_its_sentences(tmp_path: Path) -> None:
     assert file.with_suffix(".counts.gz").read_bytes() == kept
     assert kept[4:8] == bytes(4)  # no time in it
     assert "credit" not in json.loads(file.read_text())
+
+
+def test_a_cell_of_any_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are kept, whole numbers as such, and give its figure again; so is the comparison with other runs."""
+    prepared, known = make_data(tmp_path / "data"), []
+    (tmp_path / "of_mine.py").write_text(
+        "def share(text, references):\n    right = references[0].split()\n"
+        "    return sum(a == b for a, b in zip(text.split(), right)) / len(right)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    known = [[words] for words in references(prepared)]
+    said = {share: spoilt(prepared, share, 1) for share in (0.3, 0.1)}
+    for name, whole in (("of_mine:share", False), ("edit", True), ("rouge-l", False), ("chrf", True)):
+        runs = []
+        for share, lines in said.items():
+            recipe = config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
+            folder = tmp_path / name.replace(":", "-") / str(share)
+            runs.append(Run.create(folder, "", recipe, prepared.folder, prepared.checksums))
+            finish(runs[-1], prepared, lines, name)
+        path = tmp_path / "cells" / name.replace(":", "-") / "tiny-1.json"
+        record(runs[1], prepared, path, [runs[0]])
+        kept, judge = json.loads(path.read_text()), metric_of(runs[1], prepared, name)
+        assert (kept["metric"], kept["metric_label"]) == (name, judge.label)
+        text = gzip.decompress(path.with_suffix(".counts.gz").read_bytes()).decode()
+        assert ("." in text) != whole
+        (cell,) = cells.read([path])
+        rows = judge.statistics(said[0.1], known)
+        assert np.array_equal(cell.statistics(), rows)
+        assert cell.metric.score(rows.sum(0)) == pytest.approx(cell.score, abs=1e-4)
+        found = bootstrap([said[0.3]], [said[0.1]], known, metric=judge)
+        assert kept["against"]["0.3"][name] == pytest.approx(found.baseline, abs=1e-4)
+        assert (kept["against"]["0.3"]["p"], kept["against"]["0.3"]["test"]) == (round(found.p, 4), found.signature)
+
+
+def test_all_cells_in_one_list(tmp_path: Path) -> None:
+    """Whatever they are judged by."""
+    prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
+    runs = [Run.create(tmp_path / name, "", recipe, prepared.folder, prepared.checksums) for name in ("one", "two")]
+    log = {"event": "phase_end", "phase": "mle", "updates": 1, "best": 12.345, "time": 1.0}
+    for run, share in zip(runs, (0.3, 0.1), strict=True):
+        (run.folder / "log.jsonl").write_text(json.dumps(log) + "\n")
+        finish(run, prepared, spoilt(prepared, share, 1), "edit")
+    record(runs[0], prepared, tmp_path / "kept" / "one-1.json")
+    record(runs[1], prepared, tmp_path / "kept" / "two-1.json", runs[:1])
+    first, second = (json.loads((tmp_path / "kept" / f"{name}-1.json").read_text()) for name in ("one", "two"))
+    *_, one, two = table(tmp_path / "kept").splitlines()
+    assert one == f"| data | one-1 | 12.35 | {first['score']:.2f} | token error rate | - |"
+    change = f"{second['score'] - first['score']:+.2f} to one, p = {second['against']['one']['p']:.3f}"
+    assert two == f"| data | two-1 | 12.35 | {second['score']:.2f} | token error rate | {change} |"
+    with pytest.raises(UserError, match="There is no cell below"):
+        table(tmp_path / "one" / "weights")
+
+
+def test_figures_of_another_evaluation_are_refused(tmp_path: Path) -> None:
+    prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
+    run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
+    finish(run, prepared, spoilt(prepared, 0.3, 1))
+    write_hypotheses(run, "test", spoilt(prepared, 0.1, 1))
+    with pytest.raises(UserError, match=r"result\.json and .*test\.txt are not of one evaluation: `seqcredit evaluate"):
+        record(run, prepared, tmp_path / "cell.json")
+    assert not (tmp_path / "cell.json").exists()
 
 
 def test_a_cell_keeps_the_curve_of_its_credit_error(tmp_path: Path) -> None:

@@ -332,6 +332,28 @@ def test_a_report_of_several_seeds(home: Path, prepared: Prepared) -> None:
     assert found["Words"].strip() == ""
 
 
+def test_a_section_of_another_metric(home: Path, prepared: Prepared) -> None:
+    for name, figure in (("ac", 50.0), ("erac", 60.0)):
+        about = {"chrf": figure, "chrf_signature": "chrF2|s", "command": "x"}
+        change = ["phase.3.tau=0"] if name == "ac" else []
+        write_cell(home / "chrf" / f"{name}-1.json", prepared, name.upper(), references(prepared), 1, change, **about)
+    toml = """
+    [[section]]
+    title = "chrF"
+    cells = ["chrf"]
+    metric = "chrf"
+    figure = "tau"
+    baseline = "ac"
+    """
+    made = report.make(write(home, toml), home.parent / "PAGE.md")
+    rows = table(made.text, "recipe")
+    assert (rows["ERAC"]["seed 1"], rows["ERAC"]["to AC"], rows["ERAC"]["p"]) == ("60.00", "+10.00", "")
+    assert "chrF of phrases, test, 40 sentences, chrF2|s." in made.text
+    assert "seed 1, commit unknown, chrF2|s" in made.text
+    assert "![Test chrF over the temperature](kept/figures/chrf-tau.svg)" in made.text
+    assert b">test chrF<" in made.figures[home / "figures" / "chrf-tau.svg"]
+
+
 def test_it_is_the_same_from_everywhere_and_whenever(home: Path, monkeypatch) -> None:
     write(home, SECTION)
     monkeypatch.chdir(home.parent)
@@ -483,6 +505,10 @@ def test_a_command_with_backticks_stays_in_its_block(home: Path) -> None:
         ("[[section]]\ntitle = 'A'\ncells = ['cells']\nlayout = 'table1'\nbaseline = 'ac'", "for the layout plain"),
         ("[[section]]\ntitle = 'A'\ncells = ['cells']\nrivals = [['ac']]", "it must be pairs of rows"),
         ("[[section]]\ntitle = 'A'\ncells = ['cells']\ncommands = 1", "commands is 1, but it must be true or false"),
+        (
+            "[[section]]\ntitle = 'A'\ncells = ['cells']\nmetric = 'edit'",
+            "section 'A': {home}/cells/ac-1.json has kept no",
+        ),
         ("[[section]]\ntitle = 'A'\ncells = ['cells', 'broken']", "section 'A': {home}/broken/x-1.json cannot be read"),
         ("[[section]]\ntitle = 'A'\ncells = ['cells', 'counts']", "section 'A': {home}/counts/y-1.counts.gz does not"),
         ("[[section", "is not TOML"),

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seqcredit.algorithms import Criterion
+from seqcredit.algorithms import Criterion, Progress
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_actor, task_of
@@ -176,12 +176,13 @@ def test_annealing_is_a_straight_line_below_what_decay_leaves(
     """Four epochs of 8 updates, the second no better: 3/4, 2/4 and half of it, half of 1/4, and nothing is left."""
     changes = ("phase.1.epochs=4", "phase.1.anneal=true")
     run = make(tmp_path / "run", data, *changes, text=RECIPE.split('[[phase]]\nobjective = "critic"')[0])
-    scores, used = iter([10.0, 5.0, 15.0, 20.0]), []
+    scores, used, told = iter([10.0, 5.0, 15.0, 20.0]), [], []
     monkeypatch.setattr(Validator, "judge", lambda self: Criterion("bleu", next(scores)))
     step = Learner.update
 
     def update(self: Learner, *given: object) -> object:
         used.append(self.optimizers["actor"].param_groups[0]["lr"])
+        told.append(given[-1])
         return step(self, *given)
 
     monkeypatch.setattr(Learner, "update", update)
@@ -190,6 +191,7 @@ def test_annealing_is_a_straight_line_below_what_decay_leaves(
     assert rates == pytest.approx([3 / 4, 1 / 4, 1 / 8, 0])
     line = [0.5 * (1 - n / 32) for n in range(32)]
     assert used == pytest.approx(line[:16] + [rate / 2 for rate in line[16:]])
+    assert told == [Progress(n, 32) for n in range(32)]  # for schedules of a phase's own
 
 
 def test_updates_end_a_phase_within_an_epoch_and_annealing_with_it(

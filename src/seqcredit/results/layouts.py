@@ -187,18 +187,17 @@ def headroom(cells: Sequence[Cell]) -> Table:
     """What actors say in several ways, of sentences that they have not seen and of some that they have."""
     check_alike(cells)
     check_once(cells, lambda cell: cell.name)
-    asked = {tuple(map((cell.room or {}).get, ("split", "samples", "width", "metric"))) for cell in cells}
-    if len(asked) > 1 or None in next(iter(asked))[:3]:
+    rooms = [{"metric": DEFAULT, **(cell.room or {})} for cell in cells]
+    asked = {tuple(map(room.get, ("split", "samples", "width", "metric"))) for room in rooms}
+    if len(asked) > 1 or None in next(iter(asked)):
         raise UserError(
             "The headroom of these cells was not measured, or not in the same way: give `seqcredit headroom` all of "
             "the runs, with the same --split, --samples and --metric, and record them again."
         )
-    room = cells[0].room or {}
-    metric = str(room.get("metric", DEFAULT))
-    groups = by_name(cells)
+    metric, groups = str(rooms[0]["metric"]), by_name(cells)
     rows = []
     for name, group in groups.items():
-        for figure, said in ((metric, _label(room)), ("payoff", "pay-off")):
+        for figure, said in ((metric, _label(rooms[0])), ("payoff", "pay-off")):
             mine, seen = (
                 _means(group, *where, figure, ways=ways) for where, ways in (((), WAYS), (("train",), OFFHAND))
             )
