@@ -21,6 +21,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -210,8 +211,10 @@ def verdicts(jobs: Sequence[Job]) -> Iterator[tuple[int, Verdict]]:
 def load() -> None:
     """What the tests import, once and for all of them."""
     os.environ["SEQCREDIT_UNCHECKED"] = "1"  # a mutant must fail by its numbers, not by its shapes; and it is faster
-    for name in LOADED:
-        importlib.import_module(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in LOADED:
+            importlib.import_module(name)
     importlib.import_module("torch").set_num_threads(1)
     phases = [Phase.explicit, Phase.generate]  # an example that fails is enough, it need not be the smallest
     settings.register_profile("mutants", derandomize=True, database=None, deadline=None, phases=phases)

@@ -278,6 +278,7 @@ def test_summaries_are_means_of_what_is_there(subjects: list[Subject]) -> None:
     assert found.calibration[0].followed == pytest.approx(sum(g for _, g in first) / len(first))
     spread = (sum((g - found.calibration[0].followed) ** 2 for _, g in first) / (len(first) - 1)) ** 0.5
     assert found.calibration[0].error == pytest.approx(spread / len(first) ** 0.5)
+    assert len(found.entropy) == len(found.rewards) == max(len(c.entropy) for c in credits_)
     third = [c.entropy[2] for c in credits_ if len(c.entropy) > 2]
     assert found.entropy[2] == pytest.approx((sum(third) / len(third), len(third)))
     gains = [c.rewards[0] for c in credits_ if c.rewards]
