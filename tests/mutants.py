@@ -21,6 +21,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -36,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "seqcredit"
 AT_ONCE = 2
 SECONDS = 3.0  # that a mutant takes, about
-CPU_SECONDS, WALL_SECONDS = 200, 600  # an endless loop is noticed
+CPU_SECONDS, WALL_SECONDS = 150, 600  # an endless loop is noticed
 LOADED = ("torch", "hypothesis", "jaxtyping", "numpy", "sacrebleu", "safetensors.torch", "rich", "fastapi.testclient",
           "matplotlib.figure", "PIL.Image")  # fmt: skip  # before the fork: each takes its time
 UNLOADED = ("cacheprovider", "anyio", "xdist", "unraisableexception")  # plugins that take time and do nothing here
@@ -210,8 +211,10 @@ def verdicts(jobs: Sequence[Job]) -> Iterator[tuple[int, Verdict]]:
 def load() -> None:
     """What the tests import, once and for all of them."""
     os.environ["SEQCREDIT_UNCHECKED"] = "1"  # a mutant must fail by its numbers, not by its shapes; and it is faster
-    for name in LOADED:
-        importlib.import_module(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in LOADED:
+            importlib.import_module(name)
     importlib.import_module("torch").set_num_threads(1)
     phases = [Phase.explicit, Phase.generate]  # an example that fails is enough, it need not be the smallest
     settings.register_profile("mutants", derandomize=True, database=None, deadline=None, phases=phases)
@@ -234,8 +237,8 @@ def healthy(wanted: Sequence[Mutant], found: Sequence[Verdict]) -> bool:
     """Whether the tests that caught something pass with nothing changed; else they have proved nothing."""
     catchers: dict[str, set[str]] = {}
     for mutant, verdict in zip(wanted, found, strict=True):
-        if verdict.failed:
-            catchers.setdefault(mutant.file, set()).add(verdict.failed)
+        whole = {str(path) for path in tests_of(mutant.file)}  # where nothing could be imported, or nothing ended
+        catchers.setdefault(mutant.file, set()).update([verdict.failed] if verdict.failed else whole)
     jobs = [Job(file, (SOURCE / file).read_text(), sorted(tests)) for file, tests in catchers.items()]
     broken = [jobs[number].file for number, verdict in verdicts(jobs) if verdict.code != 0]
     if broken:

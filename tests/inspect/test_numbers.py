@@ -1,6 +1,7 @@
 """The numbers of the credit page against the paper's formulas, written out token by token in float64."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from sample_runs import make_run
 from seqcredit import config
 from seqcredit.credit.oracle import EditOracle
 from seqcredit.data.batches import collate
@@ -145,6 +147,66 @@ def test_written_hypotheses_are_taken_as_they_are(shown: Any, examiners: list[Ex
         inspection.inspect_split([shown.mle], examiners[:1], shown.prepared, split, 0)
 
 
+def test_a_short_hypothesis_does_not_end_by_force(shown: Any, judges: list[Judge], tmp_path: Path) -> None:
+    """Nor does one of no words at all: five words are listed, and the end is as uncertain as the actor says."""
+    split, run = shown.prepared.split("test"), Run(tmp_path, shown.mle.recipe, shown.mle.about)
+    for said in (["the", "dog"], []):
+        write_hypotheses(run, "test", [said] * len(split))
+        credit = inspection.inspect_split([run], judges[:1], shown.prepared, split, 1)[0].credits[0]
+        assert len(credit.words) == len(said) + 1
+        assert credit.entropy[-1] > 0
+        assert credit.target is not None
+        assert len(credit.policy[-1]) == len(credit.target[-1]) == 5
+
+
+def changed(judge: Judge, **fields: Any) -> Judge:
+    return Judge(**{**judge.__dict__, **fields})
+
+
+def test_the_exact_q_is_of_one_reference(shown: Any, judges: list[Judge]) -> None:
+    """Of several it is known only where the first alone counts."""
+    of_edit = judges[2]
+    for references, count, known in (("all", 1, True), ("all", 2, False), ("own", 2, True)):
+        judge = changed(of_edit, payoff=config.Payoff(metric="edit", references=references))
+        found = inspection.inspect_typed([judge], shown.prepared, "der hund", ["the dog", "a dog"][:count])
+        assert (found.credits[0].oracle is not None) == known
+
+
+def test_who_has_an_oracle(judges: list[Judge]) -> None:
+    hamming = config.Payoff(metric="hamming")
+    assert inspection.has_oracle(changed(judges[2], payoff=hamming))
+    assert not inspection.has_oracle(changed(judges[2], payoff=hamming, phase=None))
+    late = config.Payoff(metric="hamming", unfinished="nothing")
+    assert not inspection.has_oracle(changed(judges[2], payoff=late))
+
+
+def test_the_bound_of_the_exact_q_is_that_of_the_phase() -> None:
+    critic = config.Critic("critic", 0.1, extra_length=3, longest_sample=10)
+    assert [inspection._bound(critic, words) for words in (4, 7, 9)] == [7, 10, 10]
+    assert inspection._bound(config.SoftQ("soft_q", 0.1, bound=20), 4) == 20
+    assert inspection._bound(None, 4) == 0
+
+
+def test_a_temperature_that_makes_noise_likely_is_shown_without_a_warning() -> None:
+    inspection._oracle.cache_clear()
+    assert inspection._oracle(config.Payoff(metric="edit"), (2, 3), 1000, 6, 2.0).tau == 2.0
+
+
+def test_the_phase_that_gives_the_temperature(shown: Any, tmp_path: Path) -> None:
+    """The one that trained the critic; without a critic the last one that proposes; else none."""
+    recipe = shown.vaml.recipe
+    twice = replace(recipe, phase=(*recipe.phase, config.Vaml("vaml", 0.1, tau=0.9)))
+    run = make_run(tmp_path / "vaml", shown.prepared, twice, ("actor", "critic"))
+    run.save_weights("soft_q", run.weights("vaml"))
+    (judge,) = inspection.load_judges([run], shown.prepared)
+    assert (judge.soft, judge.tau) == (True, 0.2)
+    raml = replace(recipe, phase=(config.Raml("raml", 0.1, tau=0.7), config.Mle("mle", 0.1)))
+    (judge,) = inspection.load_judges([make_run(tmp_path / "raml", shown.prepared, raml, ("actor",))], shown.prepared)
+    assert (judge.soft, judge.tau, judge.critic) == (False, 0.7, None)
+    (judge,) = inspection.load_judges([shown.mle], shown.prepared)
+    assert judge.phase is None
+
+
 def test_one_sentence_is_that_of_the_page(shown: Any, subjects: list[Subject]) -> None:
     for run, lender, place in ((shown.vaml, None, 2), (shown.mle, shown.erac, 0)):
         found, known = inspection.inspect_one(run, shown.prepared, "test", 8, lender), subjects[7]
@@ -216,6 +278,7 @@ def test_summaries_are_means_of_what_is_there(subjects: list[Subject]) -> None:
     assert found.calibration[0].followed == pytest.approx(sum(g for _, g in first) / len(first))
     spread = (sum((g - found.calibration[0].followed) ** 2 for _, g in first) / (len(first) - 1)) ** 0.5
     assert found.calibration[0].error == pytest.approx(spread / len(first) ** 0.5)
+    assert len(found.entropy) == len(found.rewards) == max(len(c.entropy) for c in credits_)
     third = [c.entropy[2] for c in credits_ if len(c.entropy) > 2]
     assert found.entropy[2] == pytest.approx((sum(third) / len(third), len(third)))
     gains = [c.rewards[0] for c in credits_ if c.rewards]

@@ -258,3 +258,24 @@ def test_a_row_has_a_seed_once(folder: Path) -> None:
     twice = [cell for _ in range(2) for cell in cells.read([folder / "mle-1.json"])]
     with pytest.raises(UserError, match=r"both are .* with seed 1"):
         tables.plain(twice)
+
+
+def test_notes_say_what_cells_do_not_share(folder: Path, prepared: Prepared, tmp_path: Path) -> None:
+    assert tables.measured([]) == "No run is finished."
+    alike = cells.read([folder / "mle-1.json"])
+    assert tables.measured(alike).startswith("BLEU of phrases, test, 40 sentences, nrefs:1|")
+    assert tables.of_data([]) == ""
+    assert tables.footnotes(alike, {"MLE": alike}) == []
+    for seed, beam in ((1, 1), (2, 5)):
+        said = references(prepared)
+        write_cell(tmp_path / f"x-{seed}.json", prepared, "ABC"[seed], said, seed, search={"beam": beam})
+    mixed = cells.read([tmp_path])
+    notes = tables.footnotes(mixed, {"x": mixed})
+    assert notes == ["The cells were not all decoded in the same way.", notes[-1]]
+    assert notes[-1] == "Cells of different recipes stand in one row: x."
+
+
+def test_nothing_is_not_set_in_bold_and_a_column_is_as_many_letters() -> None:
+    table = Table(["name", "a", "b"], [["x", "", tables.MISSING], ["y", "1", "2"]], bold={(0, 1), (0, 2), (1, 1)})
+    assert tables.markdown(table).splitlines()[2:] == ["| x |  | - |", "| y | **1** | 2 |"]
+    assert r"\begin{tabular}{lrr}" in tables.latex(table)
