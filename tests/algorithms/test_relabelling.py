@@ -173,17 +173,24 @@ def test_losses_and_gradients_are_those_of_the_first_alphabet(
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize(
     "phase",
-    [Raml("r", 0.1, samples=4), SoftQ("q", 0.1, proposal="corrupt"), Vaml("v", 0.1, words="likely")],
-    ids=["raml", "soft_q", "vaml"],
+    [
+        Raml("ngrams", 0.1, samples=4),
+        SoftQ("corrupted", 0.1, proposal="corrupt"),
+        Vaml("likely", 0.1, words="likely"),
+        SoftQ("policy", 0.1, proposal="policy"),
+        SoftQ("mixed", 0.1, proposal="mixed"),
+    ],
+    ids=lambda phase: phase.name,
 )
-def test_proposals_are_the_same_words(phase: Raml | SoftQ, other: str) -> None:
-    mine, noise = OTHERS[other], lambda: Noise(torch.Generator().manual_seed(5), SENTENCES)
+def test_proposals_are_the_same_words(phase: Raml | SoftQ, other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, noise, drawn = OTHERS[other], lambda: Noise(torch.Generator().manual_seed(5), SENTENCES), Drawn(monkeypatch)
     critics = [networks(each, 0).judge for each in (SAME, mine)]
     first = phase.propose(BATCH, noise(), critics[0])
+    drawn.again = mine
     second = phase.propose(Batch(BATCH.source, mine.tokens(BATCH.references)), noise(), critics[1])
     assert torch.equal(second.tokens, mine.tokens(first.tokens))
     assert torch.equal(second.fork, first.fork)
-    assert (first.tokens != BATCH.references[:, :1]).any()
+    assert (first.tokens != first.tokens[:, :1]).any()
 
 
 @pytest.mark.parametrize("other", OTHERS)

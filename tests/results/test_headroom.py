@@ -15,10 +15,10 @@ from torch import nn
 from sample_runs import Done, Shown
 from seqcredit.data.batches import collate
 from seqcredit.errors import UserError
+from seqcredit.experiments.build import load_actor
 from seqcredit.experiments.runs import Run
 from seqcredit.models.wrapped import Wrapped
 from seqcredit.results import cells, headroom, layouts
-from seqcredit.results.evaluate import load_actor
 from seqcredit.results.headroom import WAYS, Speaker, expected_payoffs
 from seqcredit.rewards import Bleu, EditDistance
 from seqcredit.rewards.metrics import EDIT, corpus, corpus_bleu
@@ -115,7 +115,7 @@ def test_search_and_likelihood_are_those_of_the_whole_split(shown: Shown, monkey
     assert set(found["train"]["bleu"]) == set(found["train"]["payoff"]) == {"sample", "greedy"}
     batch = collate(split, np.arange(30))
     tokens = batch.references[:, 0]
-    logp = actor.readout(actor.features(actor.encode(batch.source), tokens)).log_softmax(-1)
+    logp = actor.score(actor.encode(batch.source), tokens).table().log_softmax(-1)
     chosen = logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)[token_mask(tokens)]
     assert found["nll"] == pytest.approx(-chosen.mean().item(), abs=1e-4)
     assert lines[-1] == "train: 4/4 batches, 0 s left"

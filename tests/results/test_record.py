@@ -182,25 +182,6 @@ def test_a_cell_of_any_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert (kept["against"]["0.3"]["p"], kept["against"]["0.3"]["test"]) == (round(found.p, 4), found.signature)
 
 
-def test_all_cells_in_one_list(tmp_path: Path) -> None:
-    """Whatever they are judged by."""
-    prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
-    runs = [Run.create(tmp_path / name, "", recipe, prepared.folder, prepared.checksums) for name in ("one", "two")]
-    log = {"event": "phase_end", "phase": "mle", "updates": 1, "best": 12.345, "time": 1.0}
-    for run, share in zip(runs, (0.3, 0.1), strict=True):
-        (run.folder / "log.jsonl").write_text(json.dumps(log) + "\n")
-        finish(run, prepared, spoilt(prepared, share, 1), "edit")
-    record(runs[0], prepared, tmp_path / "kept" / "one-1.json")
-    record(runs[1], prepared, tmp_path / "kept" / "two-1.json", runs[:1])
-    first, second = (json.loads((tmp_path / "kept" / f"{name}-1.json").read_text()) for name in ("one", "two"))
-    *_, one, two = table(tmp_path / "kept").splitlines()
-    assert one == f"| data | one-1 | 12.35 | {first['score']:.2f} | token error rate | - |"
-    change = f"{second['score'] - first['score']:+.2f} to one, p = {second['against']['one']['p']:.3f}"
-    assert two == f"| data | two-1 | 12.35 | {second['score']:.2f} | token error rate | {change} |"
-    with pytest.raises(UserError, match="There is no cell below"):
-        table(tmp_path / "one" / "weights")
-
-
 def test_figures_of_another_evaluation_are_refused(tmp_path: Path) -> None:
     prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
     run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)

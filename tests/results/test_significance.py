@@ -39,7 +39,7 @@ def test_the_sentences_that_differ_most_come_first() -> None:
 def test_different_sizes_are_refused() -> None:
     with pytest.raises(UserError, match="60 and 59 hypotheses for 60 references"):
         bootstrap([GOOD], [GOOD[:-1]], REFERENCES)
-    with pytest.raises(UserError, match="59 hypotheses for 60 references"):
+    with pytest.raises(UserError, match="59 hypotheses"):
         BLEU.statistics(GOOD[:-1], REFERENCES)
     with pytest.raises(UserError, match="60 and 59 hypotheses"):
         differences(GOOD, GOOD[:-1], REFERENCES)

@@ -69,8 +69,7 @@ class Critic(Phase):
         """Rollouts of the actor."""
         if not self.exact:
             return None
-        bound = lambda references: max(self.longest(references), 2)  # noqa: E731
-        return RolloutJudge(examples, bound, self.looking.later_tau, self.exact, again="actor" in self.trains)
+        return RolloutJudge(examples, self.longest_for, self.later_tau, self.exact, again="actor" in self.trains)
 
     @property
     def follows(self) -> float | None:
@@ -82,13 +81,24 @@ class Critic(Phase):
         """How the value of the next state is formed."""
         return Looking(self.tau, self.future_entropy, self.bound_value)
 
-    def longest(self, references: Tensor) -> int:
-        """Tokens of a sample at the most, eos included, for references (B, R, L) of a whole batch."""
-        return min(references.shape[-1] - 1 + self.extra_length, self.longest_sample)
+    @property
+    def judged_tau(self) -> float | None:
+        """The temperature."""
+        return self.tau
+
+    @property
+    def later_tau(self) -> float:
+        """Without future entropy, nothing."""
+        return self.looking.later_tau
+
+    def longest_for(self, words: int) -> int:
+        """Some tokens over the longest reference of a batch."""
+        return min(words + self.extra_length, self.longest_sample)
 
     def asked(self, batch: Batch, reference: bool) -> Asked:
         """What a rollout is to hold."""
-        return Asked(self.samples, self.longest(batch.references), self.fused, bool(self.exact_eos), reference)
+        bound = self.longest_for(batch.references.shape[-1] - 1)
+        return Asked(self.samples, bound, self.fused, bool(self.exact_eos), reference)
 
     def q(self, models: Models, rollout: Rollout) -> Along:
         """Q along the samples."""
@@ -99,7 +109,7 @@ class Critic(Phase):
     def critic_loss(self, q: Along, rollout: Rollout, judged: Judged, noise: Noise) -> tuple[Tensor, Sums]:
         """Loss of the critic, and what is worth watching of the samples."""
         tokens, eos, rewards = rollout.tokens, q.alphabet.eos, token_rewards(rollout.scores)
-        returns = returns_to_go(rewards, judged.entropy, tokens, self.looking.later_tau, eos)
+        returns = returns_to_go(rewards, judged.entropy, tokens, self.later_tau, eos)
         share = 1.0 if self.td_form == "squared" else 0.5
         smoothing = Smoothing(self.smoothing, self.smoothing_form)
         with part("critic"):

@@ -90,14 +90,15 @@ class RolloutJudge:
     def __init__(
         self,
         examples: Examples,
-        bound: Callable[[Tensor], int],
+        longest_for: Callable[[int], int],
         tau: float,
         sentences: int,
         words: int = 4,
         rollouts: int = 48,
         again: bool = True,
     ) -> None:
-        self.bound, self.tau, self.words, self.rollouts, self.again = bound, tau, words, rollouts, again
+        self.longest_for, self.tau, self.again = longest_for, tau, again
+        self.words, self.rollouts = words, rollouts
         self.batch = examples.short(sentences, SHORT_ROLLOUT)
         self.reward = _InWords(examples.reward, examples.alphabet)
         self.rows = torch.arange(len(self.batch.source)).repeat_interleave(words)
@@ -144,7 +145,7 @@ class RolloutJudge:
             references,
             torch.zeros(len(references), 0, dtype=torch.long, device=device),
             actions,
-            self.bound(references),
+            max(self.longest_for(references.shape[-1] - 1), 2),
             self.tau,
             self.rollouts,
             torch.Generator().manual_seed(0),

@@ -112,6 +112,7 @@ class Phase(Options, ABC):
     needs: ClassVar[tuple[str, ...]] = ()  # others that must be there
     drops: ClassVar[tuple[str, ...] | None] = None  # networks with dropout; None: those that it trains
     guarded: ClassVar[bool] = False  # a fall of reward or entropy is a divergence
+    soft: ClassVar[bool] = False  # its critic looks ahead by the soft value, not by what the actor does
 
     name: str
     learning_rate: float = required(ABOVE_0)
@@ -160,6 +161,20 @@ class Phase(Options, ABC):
     def validates_start(self) -> bool:
         """Whether it may end as it began, if that validates best."""
         return False
+
+    @property
+    def judged_tau(self) -> float | None:
+        """The temperature at which its states are judged, None if it has none."""
+        return None
+
+    @property
+    def later_tau(self) -> float:
+        """What the entropy of later states counts for."""
+        return self.judged_tau or 0.0
+
+    def longest_for(self, words: int) -> int:
+        """Tokens of a sequence at the most, eos included, beside a reference of so many words; 0 if nothing is said."""
+        return 0
 
     def lengths(self, batches: int) -> list[int]:
         """Updates of every epoch, the last one cut where `updates` ends it."""

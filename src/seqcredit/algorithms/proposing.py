@@ -59,6 +59,15 @@ class Proposing(Phase):
             )
         return None
 
+    @property
+    def judged_tau(self) -> float | None:
+        """The temperature."""
+        return self.tau
+
+    def longest_for(self, words: int) -> int:
+        """The bound, whatever the reference is."""
+        return self.bound
+
     def propose(self, batch: Batch, noise: Noise, model: Network) -> Proposals:
         """M sequences for each reference; `model` is the critic where some are drawn from its soft policy."""
         references, M, alphabet = batch.references[:, 0], self.samples, model.alphabet

@@ -26,6 +26,7 @@ class SoftQ(Proposing):
 
     trains: ClassVar[tuple[str, ...]] = ("critic",)
     draws: ClassVar[tuple[Proposal, ...]] = ("policy", "mixed")
+    soft: ClassVar[bool] = True
 
     decays: int = option(4, FROM_0)  # then stop
     samples: int = option(5, FROM_1, released=6)  # M, the reference included

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 
-from seqcredit import config
 from seqcredit.errors import UserError
+from seqcredit.experiments import recipe as recipes
+from seqcredit.experiments.recipe import RECIPES
 
-FOLDER = config.RECIPES
+FOLDER = RECIPES
 
 
 def listing() -> Iterator[tuple[str, str]]:
     """Name of each recipe and what it is."""
     for path in sorted(FOLDER.rglob("*.toml")):
-        recipe = config.load(path)
+        recipe = recipes.load(path)
         phases = " -> ".join(phase.name for phase in recipe.phase)
         yield str(path.relative_to(FOLDER).with_suffix("")), f"{recipe.name}: {phases}"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from seqcredit import config
+from seqcredit.algorithms import Phase
 from seqcredit.types import Json
 
 PAUSE = 10  # times the usual time between two lines: longer than that, a run was not running
@@ -57,7 +57,7 @@ def _pace(points: Sequence[tuple[int, float]], finished: bool) -> Pace:
 class Rates:
     """Paces of all runs so far, by recipe and phase."""
 
-    updates_an_epoch: Callable[[config.Phase], int | None]  # None where the data are not there to be counted
+    updates_an_epoch: Callable[[Phase], int | None]  # None where the data are not there to be counted
     known: dict[tuple[Path, str], dict[str, Pace]] = field(default_factory=dict)
 
     def add(self, recipe: Path, run: str, entries: Sequence[Entry]) -> None:
@@ -71,7 +71,7 @@ class Rates:
         measured = sum(pace.measured for pace in found)
         return sum(pace.seconds for pace in found) / measured if measured else None
 
-    def expected(self, recipe: Path, phase: config.Phase) -> int | None:
+    def expected(self, recipe: Path, phase: Phase) -> int | None:
         """Updates of a phase: as many as like runs had, otherwise as many as there can be at the most."""
         finished = [pace.updates for pace in self.known.get((recipe, phase.name), {}).values() if pace.finished]
         an_epoch = self.updates_an_epoch(phase)
@@ -81,7 +81,7 @@ class Rates:
         mean = round(statistics.mean(finished))
         return mean if most is None else min(mean, most)
 
-    def standing(self, recipe: Path, phases: Sequence[config.Phase], entries: Sequence[Entry]) -> Standing:
+    def standing(self, recipe: Path, phases: Sequence[Phase], entries: Sequence[Entry]) -> Standing:
         """Where a run is that has these phases to train; `seconds` is unknown if one of them was never measured."""
         mine = paces(entries)
         left = [phase for phase in phases if not (phase.name in mine and mine[phase.name].finished)]

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from seqcredit import config
 from seqcredit.experiments.runs import Run
 from seqcredit.training.log import History, read_history
 
 
 def history(run: Run) -> History:
     """What a run has logged so far."""
-    q_phases = {phase.name for phase in run.recipe.phase if isinstance(phase, config.SoftQ)}
+    q_phases = {phase.name for phase in run.recipe.phase if "actor" not in phase.trains}
     return read_history(run.folder / "log.jsonl", run.recipe.metric, q_phases)
 
 

@@ -8,10 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from seqcredit import config
+from seqcredit.algorithms import Phase
 from seqcredit.errors import UserError
+from seqcredit.experiments import recipe as recipes
+from seqcredit.experiments.recipe import Recipe, read_toml
+from seqcredit.experiments.runs import is_result
 from seqcredit.models.build import SHAPE
+from seqcredit.options import check_keys, nearest
 from seqcredit.training import checkpoints
+from seqcredit.training.task import networks_of
 from seqcredit.types import Json
 
 TOP = ("data", "runs", "results", "seeds", "cell", "grid")
@@ -27,7 +32,7 @@ class Planned:
     name: str
     seed: int
     path: Path  # of the recipe
-    recipe: config.Recipe  # with its overrides and its seed
+    recipe: Recipe  # with its overrides and its seed
     overrides: tuple[str, ...] = ()
     until: str | None = None
     init_from: str | None = None  # another cell, or a run folder
@@ -43,8 +48,7 @@ class Planned:
     @property
     def records(self) -> bool:
         """Whether it is a result; one that ends with a critic is there to be shared."""
-        last = self.recipe.phase[-1]
-        return not isinstance(last, config.SoftQ | config.Critic) or isinstance(last, config.ActorCritic)
+        return is_result(self.recipe)
 
 
 @dataclass(frozen=True)
@@ -63,14 +67,14 @@ class Plan:
     def record(self, cell: Planned) -> Path:
         return self.results / f"{cell.id}.json"
 
-    def source(self, cell: Planned) -> config.Recipe | None:
+    def source(self, cell: Planned) -> Recipe | None:
         """The recipe of what a cell starts from."""
         if cell.init_from is None:
             return None
         mine = self.cells.get(cell.init_from)
-        return mine.recipe if mine else config.load(Path(cell.init_from) / "resolved.toml")
+        return mine.recipe if mine else recipes.load(Path(cell.init_from) / "resolved.toml")
 
-    def taken(self, cell: Planned) -> list[config.Phase]:
+    def taken(self, cell: Planned) -> list[Phase]:
         """The phases that a cell need not train, as they were trained where it starts from."""
         source = self.source(cell)
         theirs = {phase.name: phase for phase in source.phase} if source else {}
@@ -99,8 +103,8 @@ def read(
     overrides: Sequence[str] = (),
 ) -> Plan:
     """The plan of a sweep file, or of some of its cells and what they start from; what cannot work is one sentence."""
-    table = config.read_toml(file)
-    config.check_keys(table, TOP, str(file))
+    table = read_toml(file)
+    check_keys(table, TOP, str(file))
     _no_seed([text.partition("=")[0] for text in overrides], "--set")
     data, runs, results = (_folder(table, key, str(file)) for key in ("data", "runs", "results"))
     entries = [(kind, entry) for kind in ("cell", "grid") for entry in _tables(table, kind, str(file))]
@@ -130,7 +134,7 @@ def read(
 
 def _cells(kind: str, entry: Json, seeds: object, more: Sequence[str], where: str) -> Iterator[Planned]:
     """Every combination of overrides, of what to start from, and of seeds."""
-    config.check_keys(entry, ENTRY, where)
+    check_keys(entry, ENTRY, where)
     name, path = _text(entry, "name", where), Path(_text(entry, "recipe", where))
     _check_name(name, where)
     seeds = _seeds(entry.get("seeds", seeds), where)
@@ -147,8 +151,8 @@ def _cells(kind: str, entry: Json, seeds: object, more: Sequence[str], where: st
     for source, (label, own), seed in itertools.product(sources, combinations, seeds):
         overrides = (*own, *more)
         try:
-            recipe = config.load(path, [*overrides, f"seed={seed}"])
-            recipe = config.until(recipe, until) if until is not None else recipe
+            recipe = recipes.load(path, [*overrides, f"seed={seed}"])
+            recipe = recipes.until(recipe, until) if until is not None else recipe
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         start = f"-{Path(source).name}" if source and len(sources) > 1 else ""
@@ -223,7 +227,7 @@ def _only(cells: Mapping[str, Planned], names: Sequence[str], file: str) -> dict
     for name in names:
         found = [cell.id for cell in cells.values() if name in (cell.id, cell.name)]
         if not found:
-            raise UserError(f"{file}: there is no cell {name!r}{config.nearest(name, cells)}.")
+            raise UserError(f"{file}: there is no cell {name!r}{nearest(name, cells)}.")
         wanted += found
     for name in wanted:  # grows as it is walked
         start = cells[name].init_from
@@ -251,7 +255,7 @@ def _lookup(word: str, seed: int, cells: Mapping[str, Planned], where: str) -> s
             raise UserError(f"{where} = {word!r}: that is not a run folder, it has no run.json.")
         return word
     names = dict.fromkeys(cell.name for cell in cells.values())
-    raise UserError(f"{where} = {word!r}: there is no such cell{config.nearest(word, names)}.")
+    raise UserError(f"{where} = {word!r}: there is no such cell{nearest(word, names)}.")
 
 
 # What cannot work.
@@ -276,9 +280,7 @@ def _check_start(plan: Plan, cell: Planned, file: str) -> None:
             f"{file}: {cell.id} starts from {cell.init_from}, which has all of its phases ({names}): nothing would be "
             f"trained; start from one that stops earlier (`until`), or set another {' or '.join(SEARCH)}."
         )
-    judged = any(isinstance(phase, config.Critic | config.SoftQ | config.Vaml) for phase in source.phase)
-    networks = ["actor", "critic"] if judged else ["actor"]
-    for network, key in itertools.product(networks, SHAPE):
+    for network, key in itertools.product(networks_of(source.phase), SHAPE):
         mine, theirs = (getattr(getattr(recipe, network), key) for recipe in (cell.recipe, source))
         if mine != theirs:
             raise UserError(
@@ -300,7 +302,7 @@ def check_same(plan: Plan, cell: Planned) -> None:
     folder, record = plan.run(cell.id), plan.record(cell)
     start = [plan.run(cell.init_from).name] if cell.init_from else []
     if checkpoints.names(folder / "checkpoints"):  # without one, it is a beginning that will be made anew
-        there = config.load(folder / "resolved.toml")
+        there = recipes.load(folder / "resolved.toml")
         begun = [Path(word).name for word in _option(_json(folder / "run.json")["command"], "--init-from")]
         if there != cell.recipe or begun != start:
             what = "settings" if there != cell.recipe else "networks to start from"
@@ -308,7 +310,7 @@ def check_same(plan: Plan, cell: Planned) -> None:
                 f"{folder} was made with other {what} than {cell.id} has now; rename the cell, or remove the folder."
             )
     kept = _json(record).get("settings") if record.exists() else None
-    if record.exists() and (kept is None or config.parse(kept, cell.id) != cell.recipe):
+    if record.exists() and (kept is None or recipes.parse(kept, cell.id) != cell.recipe):
         raise UserError(f"{record} has other settings than {cell.id} has now; rename the cell, or remove the file.")
 
 

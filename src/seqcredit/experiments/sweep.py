@@ -24,7 +24,7 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from seqcredit import config
+from seqcredit.algorithms import Phase
 from seqcredit.data.batches import epoch_batches
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import MANIFEST
@@ -155,7 +155,7 @@ def lock(path: Path) -> int | None:
     return handle
 
 
-def epoch_counter(data: Path) -> Callable[[config.Phase], int | None]:
+def epoch_counter(data: Path) -> Callable[[Phase], int | None]:
     """Updates of an epoch of a phase; unknown without data."""
     if not (data / MANIFEST).exists():
         return lambda phase: None

@@ -16,7 +16,8 @@ import torch
 from rich.table import Table as RichTable
 from torch import Tensor
 
-from seqcredit import config
+from seqcredit import algorithms
+from seqcredit.algorithms import Phase
 from seqcredit.inspect.paced import SOURCE_WORDS, Paced, make_batch
 from seqcredit.models.critic import Critic
 from seqcredit.models.policy import Network
@@ -30,15 +31,16 @@ VOCABULARIES = (4_568, 22_822)
 LARGE = 131_072
 WIDTH = 256
 RATE = 1e-9  # weights stay where they are
+PROPOSING = ("RAML", "soft Q", "VAML")  # which have M samples
 PARTS = ("sampling", "reward", "actor", "critic", "target", "optimizer")  # as named in objectives and learner
 
-PHASES: dict[str, config.Phase] = {
-    "MLE": config.Mle("mle", RATE),
-    "RAML": config.Raml("raml", RATE),
-    "soft Q": config.SoftQ("soft_q", RATE, "adam"),
-    "VAML": config.Vaml("vaml", RATE),
-    "critic": config.Critic("critic", RATE, "adam", samples=1, extra_length=10),
-    "ERAC": config.ActorCritic("erac", RATE, "adam"),
+PHASES: dict[str, Phase] = {
+    "MLE": algorithms.Mle("mle", RATE),
+    "RAML": algorithms.Raml("raml", RATE),
+    "soft Q": algorithms.SoftQ("soft_q", RATE, "adam"),
+    "VAML": algorithms.Vaml("vaml", RATE),
+    "critic": algorithms.Critic("critic", RATE, "adam", samples=1, extra_length=10),
+    "ERAC": algorithms.ActorCritic("erac", RATE, "adam"),
 }
 
 
@@ -95,8 +97,8 @@ def make_learner(step: Step) -> Learner:
     elif step.name in ("critic", "ERAC"):
         models["critic"] = Critic(*size, 1, "mlp", step.feeding, 0.0)
     phase = replace(PHASES[step.name], fused=step.fused)
-    if isinstance(phase, config.Proposing):
-        phase = replace(phase, samples=step.samples)
+    if step.name in PROPOSING:
+        phase = replace(phase, samples=step.samples)  # type: ignore[call-arg]
     return Learner(models, phase, Bleu(scaled=True))
 
 

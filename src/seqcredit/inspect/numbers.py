@@ -18,7 +18,8 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seqcredit import config
+from seqcredit.algorithms import Phase
+from seqcredit.algorithms.exact import plain_edit
 from seqcredit.credit.oracle import EditOracle, HammingOracle
 from seqcredit.credit.values import (
     at_bound,
@@ -36,9 +37,10 @@ from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_reward, load_actor, load_critic
 from seqcredit.experiments.runs import Run
-from seqcredit.models.critic import Critic
+from seqcredit.models.policy import Network
 from seqcredit.results.evaluate import final_search, hypotheses_file, read_hypotheses
 from seqcredit.rewards.metrics import sentence_bleu
+from seqcredit.rewards.payoff import Payoff
 from seqcredit.training.decoding import Search, translate
 from seqcredit.types import EOS, Batch, Reward, lengths, pad, pad_references
 
@@ -90,12 +92,12 @@ class Examiner:
     """A run's actor, the critic that judges it, and the pay-off of both."""
 
     name: str
-    actor: Any
+    actor: Network
     search: Search
     reward: Reward
-    payoff: config.Payoff
-    phase: config.Phase | None  # what the critic was trained by; without a critic, who gives tau
-    critic: Critic | None
+    payoff: Payoff
+    phase: Phase | None  # what the critic was trained by; without a critic, who gives tau
+    critic: Network | None
     critic_name: str | None
 
     @property
@@ -106,17 +108,17 @@ class Examiner:
     @property
     def tau(self) -> float:
         """The temperature; 0 where nothing tells."""
-        return getattr(self.phase, "tau", 0.0)
+        return (self.phase.judged_tau if self.phase else None) or 0.0
 
     @property
     def later_tau(self) -> float:
         """What the entropy of later states counts for."""
-        return self.tau if getattr(self.phase, "future_entropy", True) else 0.0
+        return self.phase.later_tau if self.phase else 0.0
 
     @property
     def soft(self) -> bool:
         """Whether the critic looks ahead by the soft value, as soft Q-learning does."""
-        return isinstance(self.phase, config.SoftQ)
+        return self.phase is not None and self.phase.soft
 
 
 class Mean(NamedTuple):
@@ -187,22 +189,23 @@ def _load(run: Run, name: str, prepared: Prepared, lender: Run | None, device: t
         final_search(run.recipe),
         build_reward(judged.recipe, prepared, judged.folder),
         payoff,
-        phase[0] if phase else _proposing_phase(run),
+        phase[0] if phase else _tempered_phase(run),
         critic,
         judged.recipe.name if critic else None,
     )
 
 
-def _critic_phase(run: Run) -> tuple[config.Phase, str] | None:
+def _critic_phase(run: Run) -> tuple[Phase, str] | None:
     """The phase that trained the critic, and the last one that has its weights."""
     done = run.phases_done()
     holders = [name for name in reversed(done) if any(key.startswith("critic.") for key in run.weights(name))]
-    trained = [p for p in run.recipe.phase if p.name in done and isinstance(p, config.SoftQ | config.Critic)]
+    trained = [p for p in run.recipe.phase if p.name in done and "critic" in p.trains]
     return (trained[-1], holders[0]) if holders and trained else None
 
 
-def _proposing_phase(run: Run) -> config.Phase | None:
-    return next((p for p in reversed(run.recipe.phase) if isinstance(p, config.Proposing)), None)
+def _tempered_phase(run: Run) -> Phase | None:
+    """The last phase with a temperature."""
+    return next((p for p in reversed(run.recipe.phase) if p.judged_tau is not None), None)
 
 
 # --- what is judged --------------------------------------------------------------------------------------------------
@@ -414,7 +417,7 @@ def _exact(
     for row, group in zip(tokens.cpu(), references.cpu(), strict=True):
         reference = tuple(group[0, : int(lengths(group[0]))].tolist())
         alone = examiner.payoff.references == "own" or int((group[:, 0] >= 0).sum()) == 1
-        bound = max(len(row), _bound(examiner.phase, len(reference)))
+        bound = max(len(row), examiner.phase.longest_for(len(reference)) if examiner.phase else 0)
         if not has_oracle(examiner) or not alone or len(reference) > LONGEST_EXACT:
             yield None, row
             continue
@@ -426,19 +429,12 @@ def has_oracle(examiner: Examiner) -> bool:
     """Whether some oracle knows the pay-off, and something gives the temperature."""
     payoff = examiner.payoff
     plain_hamming = payoff.metric == "hamming" and payoff.unk_matches and payoff.unfinished == "score"
-    return (config.plain_edit(payoff) or plain_hamming) and examiner.phase is not None
-
-
-def _bound(phase: config.Phase | None, words: int) -> int:
-    """The longest sequence that a phase allows for a reference, eos included."""
-    if isinstance(phase, config.Critic):
-        return min(words + phase.extra_length, phase.longest_sample)
-    return getattr(phase, "bound", 0)
+    return (plain_edit(payoff) or plain_hamming) and examiner.phase is not None
 
 
 @lru_cache(maxsize=256)
 def _oracle(
-    payoff: config.Payoff, reference: tuple[int, ...], actions: int, bound: int, tau: float
+    payoff: Payoff, reference: tuple[int, ...], actions: int, bound: int, tau: float
 ) -> EditOracle | HammingOracle:
     ids = torch.tensor(reference, dtype=torch.long)
     if payoff.metric == "hamming":

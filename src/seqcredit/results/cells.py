@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from seqcredit import config
+from seqcredit.algorithms import Phase
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
+from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.history import history
+from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.results import headroom
 from seqcredit.results.evaluate import RESULT, metric_of, read_hypotheses
@@ -103,19 +106,28 @@ class Cell:
         return str(self.run.about["command"] if self.run else self.figures.get("command", "not kept"))
 
     @cached_property
-    def settings(self) -> config.Recipe:
+    def settings(self) -> Recipe:
         """The recipe with every value."""
         if self.run:
             return self.run.recipe
         if "settings" not in self.figures:
             raise UserError(f"{self.path} has not kept its settings: record it again.")
-        return config.parse(self.figures["settings"], str(self.path))
+        return recipes.parse(self.figures["settings"], str(self.path))
 
     @property
-    def actor_critic(self) -> config.ActorCritic | None:
-        """The last phase, if it is one of AC or ERAC."""
+    def joint(self) -> Phase | None:
+        """The last phase, if actor and critic learn together in it, as in AC and ERAC."""
         last = self.settings.phase[-1]
-        return last if isinstance(last, config.ActorCritic) else None
+        return last if {"actor", "critic"} <= set(last.trains) else None
+
+    @property
+    def future_entropy(self) -> bool:
+        """Whether it is of AC or ERAC, as the paper has them."""
+        return bool(getattr(self.joint, "future_entropy", False))
+
+    def option(self, key: str) -> float:
+        """A number among the options of its joint phase; nan where there is none."""
+        return float(getattr(self.joint, key, math.nan))
 
     def curve(self, key: str) -> Curve:
         """One of `record.CREDIT` over updates; empty where it was not measured."""
@@ -262,10 +274,11 @@ def check_once(cells: Sequence[Cell], key: Callable[[Cell], object]) -> None:
 
 def check_settings(cells: Sequence[Cell], varied: Sequence[str]) -> None:
     """Actor-critic phases that are to differ in some keys differ in no other ones."""
-    same = [field.name for field in fields(config.ActorCritic) if field.name not in (*varied, *BUDGET)]
+    kind = cells[0].settings.phase[-1]
+    same = [field.name for field in fields(kind) if field.name not in (*varied, *BUDGET)]
     for cell in cells[1:]:
         for key in same:
-            mine, first = getattr(cell.actor_critic, key), getattr(cells[0].actor_critic, key)
+            mine, first = getattr(cell.joint, key, None), getattr(cells[0].joint, key)
             if mine != first:
                 raise UserError(
                     f"{cells[0].path} has {key} = {first} and {cell.path} has {mine}: give cells that differ in "

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import torch
 
-from seqcredit import config
 from seqcredit.data.batches import from_sentences
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.data.storage import checksum, write_whole
 from seqcredit.data.text import read_parallel
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_metric, load_actor
+from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.rewards.figures import figures_of
 from seqcredit.rewards.metrics import (
@@ -118,7 +118,7 @@ def evaluate(
     }, hypotheses
 
 
-def final_search(recipe: config.Recipe) -> Search:
+def final_search(recipe: Recipe) -> Search:
     """How the recipe's figures are made."""
     return Search(recipe.beam, recipe.longest_output + 1)
 

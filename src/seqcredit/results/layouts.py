@@ -120,7 +120,7 @@ def judged_by(cells: Sequence[Cell]) -> Metric:
 
 def ablation_grid(cells: Sequence[Cell]) -> dict[float, dict[float, Summary]]:
     """Validation of ERAC's cells: smoothing -> target rate -> runs."""
-    mine = [cell for cell in cells if (phase := cell.actor_critic) and phase.tau > 0 and phase.future_entropy]
+    mine = [cell for cell in cells if cell.future_entropy and cell.option("tau") > 0]
     if not mine:
         raise UserError("There is no cell of ERAC among them: an ablation is made of runs that end with actor_critic.")
     check_alike(mine)
@@ -128,18 +128,14 @@ def ablation_grid(cells: Sequence[Cell]) -> dict[float, dict[float, Summary]]:
     check_once(mine, _place)
     grid: dict[float, dict[float, Summary]] = {}
     for cell in mine:
-        phase = cell.actor_critic
-        assert phase is not None
         same = [other for other in mine if _place(other) == _place(cell)]
         summary = Summary.of(same, lambda cell: cell.validation, judged_by(mine).digits)
-        grid.setdefault(phase.smoothing, {})[phase.target_rate] = summary
+        grid.setdefault(cell.option("smoothing"), {})[cell.option("target_rate")] = summary
     return grid
 
 
 def _place(cell: Cell) -> str:
-    phase = cell.actor_critic
-    assert phase is not None
-    return f"smoothing = {phase.smoothing:g}, target_rate = {phase.target_rate:g}"
+    return f"smoothing = {cell.option('smoothing'):g}, target_rate = {cell.option('target_rate'):g}"
 
 
 def _grid_text(summary: Summary | None) -> str:

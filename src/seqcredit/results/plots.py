@@ -54,7 +54,7 @@ def tau(cells: "Sequence[Cell]", path: Path) -> None:
     """Figures of AC and ERAC over the temperature, a panel a task: mean, range over seeds, and the runs themselves."""
     from seqcredit.results.tables import metric_of
 
-    mine = [cell for cell in cells if cell.score is not None and (p := cell.actor_critic) and p.future_entropy]
+    mine = [cell for cell in cells if cell.score is not None and cell.future_entropy]
     tasks = [(name, group) for name, of in TASKS.items() if (group := [cell for cell in mine if cell.pictures == of])]
     if not tasks:
         raise UserError("There is no cell of AC or ERAC among them: the figure is made of runs with different tau.")
@@ -101,8 +101,7 @@ def _tau_panel(panel: Any, cells: "Sequence[Cell]", mle: "Sequence[Cell]") -> No
 
 
 def _tau(cell: "Cell") -> float:
-    phase = cell.actor_critic
-    return phase.tau if phase else math.nan
+    return cell.option("tau")
 
 
 def curves(histories: "Mapping[str, History]", path: Path) -> None:

@@ -6,11 +6,11 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from seqcredit import config
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
 from seqcredit.experiments.history import history
+from seqcredit.experiments.recipe import resolved
 from seqcredit.experiments.runs import Run
 from seqcredit.results import headroom
 from seqcredit.results.compare import check_same_split
@@ -43,7 +43,7 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> Json:
     return {
         **result,
         "command": run.about["command"],
-        "settings": tomllib.loads(config.resolved(run.recipe)),
+        "settings": tomllib.loads(resolved(run.recipe)),
         "data": {
             "name": prepared.folder.name,
             "checksum": prepared.checksum,

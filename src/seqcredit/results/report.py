@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from seqcredit import config
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
+from seqcredit.experiments.recipe import read_toml
+from seqcredit.options import check_keys
 from seqcredit.results import cells, layouts, plots, tables
 from seqcredit.results.cells import Cell
 from seqcredit.types import Json
@@ -75,7 +76,7 @@ class Report:
 
 def make(file: Path, out: Path) -> Report:
     """The report of a TOML file; nothing is written yet."""
-    table = config.read_toml(file)
+    table = read_toml(file)
     place = Place(file.parent, out.parent)
     made = f"Made by `seqcredit report` from [{file.name}]({place.link(file)}) and the cells beside it: change these."
     blocks = ["# Results", _text(table, "text", str(file)), made]
@@ -94,7 +95,7 @@ def make(file: Path, out: Path) -> Report:
 
 def _sections(table: Json, where: str) -> list[Json]:
     """All sections, each with a title of its own and with keys that belong together."""
-    config.check_keys(table, ("text", "section"), where)
+    check_keys(table, ("text", "section"), where)
     sections = table.get("section", [])
     if not isinstance(sections, list) or not all(isinstance(section, Mapping) for section in sections):
         raise UserError(f"{where}: write each section as [[section]].")
@@ -107,7 +108,7 @@ def _sections(table: Json, where: str) -> list[Json]:
             raise UserError(f"{where}: there are two sections {title!r}; give each its own title.")
         titles.append(_slug(title))
         held = [key for kind in HELD if kind in section for key in (kind, *HELD[kind].keys)]
-        config.check_keys(section, ("title", "text", *(held or HELD)), f"{where}: section {title!r}")
+        check_keys(section, ("title", "text", *(held or HELD)), f"{where}: section {title!r}")
     return sections
 
 
@@ -230,8 +231,7 @@ def _ready(found: Sequence[Cell], shown: Shown, waiting: bool) -> Shown:
 
 
 def _is_erac(cell: Cell) -> bool:
-    phase = cell.actor_critic
-    return phase is not None and phase.future_entropy and phase.tau > 0
+    return cell.future_entropy and cell.option("tau") > 0
 
 
 def _table(found: Sequence[Cell], shown: Shown, tests: tables.Significances) -> tables.Table:

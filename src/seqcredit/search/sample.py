@@ -103,8 +103,9 @@ def limits(bound: int | Int[Tensor, " B"], rows: int, device: torch.device) -> t
 
 
 def device_of(policy: nn.Module) -> torch.device:
-    """Where a policy's weights are."""
-    return next(policy.parameters()).device
+    """Where a policy's weights are; one without any is on the CPU."""
+    first = next(policy.parameters(), None)
+    return torch.device("cpu") if first is None else first.device
 
 
 def _check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
