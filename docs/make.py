@@ -1,4 +1,4 @@
-"""Writes the pages that come from the code, docs/recipe-keys.md and docs/api.md: `make docs`.
+"""Writes the pages that come from the code, docs/recipe-keys.md, api.md and architecture.md: `make docs`.
 
 python docs/make.py            write them
 python docs/make.py --check    say which are not what the code gives, and fail
@@ -12,41 +12,75 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 SOURCE = DOCS.parent / "src" / "seqcredit"
 MADE = "Made from the code by `make docs`: change it there."
-OBJECTIVES = {
-    "Phase": "every phase",
-    "Mle": 'objective = "mle"',
-    "Proposing": "raml, soft_q, vaml",
-    "Raml": 'objective = "raml"; and vaml',
-    "SoftQ": 'objective = "soft_q"',
-    "Vaml": 'objective = "vaml"',
-    "Critic": 'objective = "critic"; and actor_critic',
-    "ActorCritic": 'objective = "actor_critic"',
-    "Payoff": "[payoff]",
-    "Model": "[actor] and [critic]",
-    "Recipe": "the recipe itself",
+# Classes of options: where they are, and what their keys belong to.
+OPTIONS = {
+    ("experiments/recipe.py", "Recipe"): "the recipe itself",
+    ("rewards/payoff.py", "Payoff"): "[payoff]",
+    ("models/build.py", "LSTM"): "[actor] and [critic]",
+    ("algorithms/phase.py", "Phase"): "every phase",
+    ("algorithms/mle.py", "Mle"): 'objective = "mle"',
+    ("algorithms/proposing.py", "Proposing"): "raml, soft_q, vaml",
+    ("algorithms/vaml.py", "Raml"): 'objective = "raml"; and vaml',
+    ("algorithms/soft_q.py", "SoftQ"): 'objective = "soft_q"',
+    ("algorithms/vaml.py", "Vaml"): 'objective = "vaml"',
+    ("algorithms/erac.py", "Critic"): 'objective = "critic"; and actor_critic',
+    ("algorithms/erac.py", "ActorCritic"): 'objective = "actor_critic"',
 }
-FOLDERS = ("", "credit", "credit/oracle", "rewards", "models", "data", "training", "experiments", "results", "inspect")
+FOLDERS = (
+    "",
+    "credit",
+    "credit/oracle",
+    "rewards",
+    "models",
+    "search",
+    "algorithms",
+    "data",
+    "training",
+    "experiments",
+    "results",
+    "inspect",
+)
 
 
 def recipe_keys() -> str:
     """Every key of a recipe with its kind, its default and what it is for."""
-    text = (SOURCE / "config.py").read_text()
-    lines, parts = text.splitlines(), [f"# Keys of a recipe\n\n{MADE}\n"]
-    for node in ast.parse(text).body:
-        if not isinstance(node, ast.ClassDef) or node.name not in OBJECTIVES:
-            continue
-        rows = [_key(field, lines) for field in node.body if isinstance(field, ast.AnnAssign)]
-        parts.append(f"## {OBJECTIVES[node.name]}\n\n{ast.get_docstring(node)}\n")
+    parts = [f"# Keys of a recipe\n\n{MADE}\n"]
+    for (file, name), title in OPTIONS.items():
+        text = (SOURCE / file).read_text()
+        (node,) = (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name == name)
+        fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
+        rows = [_key(field, text.splitlines()) for field in fields if "ClassVar" not in ast.unparse(field.annotation)]
+        says = (ast.get_docstring(node) or "").partition("\n\n")[0]
+        parts.append(f"## {title}\n\n{says}\n")
         if rows:
-            parts.append("\n".join(["| key | kind | default | |", "|---|---|---|---|", *rows]) + "\n")
+            parts.append(
+                "\n".join(["| key | kind | default | paper | released code | |", "|---|---|---|---|---|---|", *rows])
+                + "\n"
+            )
     return "\n".join(parts)
 
 
 def _key(field: ast.AnnAssign, lines: list[str]) -> str:
     kind = ast.unparse(field.annotation).removeprefix("Literal[").removesuffix("]").replace("'", '"').replace("|", "or")
-    default = "must be given" if field.value is None else f"`{ast.unparse(field.value)}`".replace("'", '"')
+    default, presets = _default(field.value)
     remark = lines[(field.end_lineno or 0) - 1].partition("  # ")[2].replace("|", "\\|")
-    return f"| `{ast.unparse(field.target)}` | {kind} | {default} | {remark} |"
+    cells = [default, presets.get("paper", ""), presets.get("released", "")]
+    return f"| `{ast.unparse(field.target)}` | {kind} | {' | '.join(cells)} | {remark} |"
+
+
+def _default(value: ast.expr | None) -> tuple[str, dict[str, str]]:
+    """The default of a field, and what its presets are."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "required":
+        return "must be given", {}
+    presets = {}
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "option":
+        presets = {word.arg or "": _code(word.value) for word in value.keywords}
+        value = value.args[0]
+    return ("must be given" if value is None else _code(value)), presets
+
+
+def _code(value: ast.expr) -> str:
+    return f"`{ast.unparse(value)}`".replace("'", '"')
 
 
 def api() -> str:
@@ -92,7 +126,42 @@ def _arguments(node: ast.FunctionDef) -> Iterator[str]:
         yield argument.arg + (f"={ast.unparse(named)}" if named else "")
 
 
-PAGES = {"recipe-keys.md": recipe_keys, "api.md": api}
+QUESTIONS = {
+    "credit": "What does the paper say?",
+    "credit/oracle": "What is exact?",
+    "rewards": "How good is a prefix?",
+    "models": "Who predicts, who judges?",
+    "search": "How is a sequence chosen?",
+    "algorithms": "What is learned from what?",
+    "data": "What is predicted?",
+    "training": "In which order?",
+    "experiments": "Which runs?",
+    "results": "What came out?",
+    "inspect": "What happened inside?",
+    "commands": "One file a command",
+}
+
+
+def architecture() -> str:
+    """The tree of files, with what each says of itself."""
+    arrows = "types <- credit, rewards, models <- search <- algorithms <- training <- experiments <- results <- inspect <- commands"
+    parts = [
+        f"# The tree\n\n{MADE}\n",
+        f"One question a folder. Imports go one way: `{arrows}`; `rewards, types <- data <- training`. A test holds them.\n",
+    ]
+    for folder in ("", *QUESTIONS):
+        title = f"{folder}/: {QUESTIONS[folder]}" if folder else "seqcredit/: what all of it shares"
+        rows = [_file(path) for path in sorted((SOURCE / folder).glob("*.py")) if path.name != "__init__.py"]
+        parts.append("\n".join([f"## {title}\n", "| file | |", "|---|---|", *rows]) + "\n")
+    return "\n".join(parts)
+
+
+def _file(path: Path) -> str:
+    says = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n\n")[0].replace("\n", " ")
+    return f"| `{path.name}` | {says} |".replace("<", "\\<")
+
+
+PAGES = {"recipe-keys.md": recipe_keys, "api.md": api, "architecture.md": architecture}
 
 
 def main() -> int:

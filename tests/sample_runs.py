@@ -19,8 +19,8 @@ from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.experiments.build import build_actor, build_critic
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
-from seqcredit.inspect import numbers as inspection
-from seqcredit.inspect.numbers import Examiner, Subject
+from seqcredit.inspect.examiners import Examiner, load_examiners
+from seqcredit.inspect.subjects import Subject, inspect_split
 from seqcredit.models.build import LSTM
 from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.rewards.payoff import Payoff
@@ -152,13 +152,13 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
 
 @pytest.fixture(scope="session")
 def examiners(shown: Shown) -> list[Examiner]:
-    return inspection.load_examiners([shown.mle, shown.erac, shown.vaml], shown.prepared, shown.erac)
+    return load_examiners([shown.mle, shown.erac, shown.vaml], shown.prepared, shown.erac)
 
 
 @pytest.fixture(scope="session")
 def subjects(shown: Shown, examiners: list[Examiner]) -> list[Subject]:
     runs = [shown.mle, shown.erac, shown.vaml]
-    return inspection.inspect_split(runs, examiners, shown.prepared, shown.prepared.split("test"))
+    return inspect_split(runs, examiners, shown.prepared, shown.prepared.split("test"))
 
 
 @pytest.fixture(scope="session")

@@ -1,30 +1,40 @@
 """The import arrows of the project, read off the source."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
+from seqcredit.algorithms import ALGORITHMS
+from seqcredit.algorithms.proposing import Proposing
+
 SOURCE = Path(__file__).parents[1] / "src" / "seqcredit"
-LEAVES = {"errors", "types", "draws", "named"}
-PARTS = {"credit", "rewards", "models", "data", "training", "experiments", "results", "inspect"}
+LEAVES = {"errors", "types", "draws", "named", "options"}
+BELOW = LEAVES | {"credit", "rewards", "models"}
+# types <- credit, rewards, models <- search <- algorithms <- training <- experiments <- results <- inspect <- commands, api
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "types": set(),
     "draws": set(),
     "named": {"errors"},
-    "config": {"errors"},
+    "options": {"errors"},
     "credit": LEAVES,
     "rewards": LEAVES,
     "models": LEAVES,
+    "search": BELOW,
+    "algorithms": BELOW | {"search"},
     "data": LEAVES | {"rewards"},
-    "training": LEAVES | {"credit", "models", "data", "config", "rewards"},
-    "experiments": LEAVES | {"models", "data", "training", "credit", "rewards", "config"},
-    "results": LEAVES | {"models", "data", "training", "credit", "rewards", "config", "experiments"},
-    "inspect": LEAVES | {"models", "data", "training", "credit", "rewards", "config", "experiments", "results"},
-    "commands": LEAVES | {*PARTS, "config"},
-    "cli": {"commands", "errors"},
+    "training": BELOW | {"search", "algorithms", "data"},
+    "experiments": BELOW | {"search", "algorithms", "data", "training"},
+    "results": BELOW | {"search", "algorithms", "data", "training", "experiments"},
+    "inspect": BELOW | {"search", "algorithms", "data", "training", "experiments", "results"},
 }
+PARTS = set(ARROWS) - LEAVES
+ARROWS["commands"] = LEAVES | PARTS
+ARROWS["api"] = LEAVES | PARTS
+ARROWS["cli"] = {"commands", "errors"}
+ARROWS["__main__"] = {"cli"}
 # What the mathematics may import from outside.
 OUTSIDE = {"credit": {"torch", "jaxtyping"}}
 STANDARD = {"collections", "dataclasses", "typing", "math", "threading", "warnings"}
@@ -42,6 +52,8 @@ def imports(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: import by its full name"
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):  # code that another process is to run
+            found |= {f"{module}.x" for module in re.findall(r"(?:import|from) (seqcredit\.\w+)", node.value)}
     return found
 
 
@@ -81,3 +93,30 @@ def test_tests_mirror_the_source() -> None:
         if path.name not in {"__init__.py", "errors.py"} and not listed:
             mirror = tests / relative.parent / f"test_{relative.name}"
             assert mirror.exists(), f"{relative} has no test file {mirror.relative_to(tests)}"
+
+
+def test_no_part_but_algorithms_asks_which_algorithm_it_has() -> None:
+    names = "|".join(kind.__name__ for kind in (*ALGORITHMS.values(), Proposing))
+    for path in SOURCE.rglob("*.py"):
+        if part(path) != "algorithms":
+            assert not re.search(rf"isinstance\([^)]*\b({names})\b", path.read_text()), path
+
+
+def test_no_model_is_asked_for_what_it_has() -> None:
+    for path in SOURCE.rglob("*.py"):
+        assert "hasattr(model" not in path.read_text(), path
+
+
+def test_files_fit_one_question() -> None:
+    long = {
+        str(path.relative_to(SOURCE)): n
+        for path in SOURCE.rglob("*.py")
+        if (n := len(path.read_text().splitlines())) > 350
+    }
+    assert long == {}
+
+
+def test_types_are_precise() -> None:
+    """The word for anything is for tables of JSON and for torch's own contexts."""
+    found = [len(re.findall(r"\bAny\b", path.read_text())) for path in SOURCE.rglob("*.py")]
+    assert sum(found) <= 30

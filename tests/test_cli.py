@@ -20,7 +20,7 @@ ORDER = {
     "check": ["verify", "bench"],
 }
 # What --help may not wait for: heavy packages, and parts of the standard library that take longer than all else here.
-SLOW = ["torch", "numpy", "rich", "importlib.metadata", "inspect", "json", "subprocess", "seqcredit.config"]
+SLOW = ["torch", "numpy", "rich", "importlib.metadata", "inspect", "json", "subprocess", "seqcredit.experiments"]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

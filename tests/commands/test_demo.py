@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from seqcredit import config
 from seqcredit.commands import demo
 from seqcredit.errors import UserError
+from seqcredit.experiments import recipe as recipes
 
 
 @pytest.mark.slow
@@ -53,8 +53,8 @@ def test_a_quick_one_shows_the_same(tmp_path: Path, run: Callable[..., subproces
 def test_a_quick_one_changes_only_what_its_recipes_have() -> None:
     """Every change is of a key that its recipe has, for both tasks, and the rows go on from the same MLE."""
     for task, size in demo.QUICK.items():
-        folder = config.RECIPES / demo.RECIPES[task]
-        made = {name: config.load(folder / f"{name}.toml", changes) for name, changes in size.changes.items()}
+        folder = recipes.RECIPES / demo.RECIPES[task]
+        made = {name: recipes.load(folder / f"{name}.toml", changes) for name, changes in size.changes.items()}
         assert {recipe.phase[0] for recipe in made.values()} == {made["mle"].phase[0]}
         assert [phase.epochs for phase in made["erac"].phase[1:]] == [3, 2]
         assert made["mle-continued"].phase[1].epochs == made["erac"].phase[2].epochs

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from seqcredit import config
+from seqcredit import algorithms
 from seqcredit.experiments.forecast import Pace, Rates, makespan, paces, total
 
 RECIPE = Path("recipe.toml")
 PHASES = (
-    config.Mle("mle", 0.5, batch_size=10, epochs=4),
-    config.Critic("critic", 0.1, batch_size=10, epochs=2),
+    algorithms.Mle("mle", 0.5, batch_size=10, epochs=4),
+    algorithms.Critic("critic", 0.1, batch_size=10, epochs=2),
 )
 
 

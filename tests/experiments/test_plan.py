@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from seqcredit import config
 from seqcredit.errors import UserError
 from seqcredit.experiments import plan as planning
+from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.plan import Plan, read
 
 ROOT = Path(__file__).parents[2]
@@ -56,15 +56,10 @@ def planned(text: str, top: str = TOP) -> Plan:
 def test_a_cell_for_each_seed_with_its_recipe() -> None:
     plan = planned(cell("mle") + cell("other", rest='seeds = [7]\nset = ["phase.1.epochs=5"]\nminutes = 2'))
     assert list(plan.cells) == ["mle-1", "mle-2", "other-7"]
-    assert plan.cells["mle-2"].recipe == config.load(Path("mle.toml"), ["seed=2"])
+    assert plan.cells["mle-2"].recipe == recipes.load(Path("mle.toml"), ["seed=2"])
     other = plan.cells["other-7"]
     assert (other.recipe.phase[0].epochs, other.recipe.seed, other.minutes) == (5, 7, 2)
     assert (plan.run("other-7"), plan.record(other)) == (Path("runs/other-7"), Path("results/other-7.json"))
-
-
-@pytest.mark.parametrize("samples", [0, 2, 1024])
-def test_headroom_by_as_many_samples_as_are_allowed(samples: int) -> None:
-    assert planned(cell("mle", rest=f"headroom = {samples}")).cells["mle-1"].headroom == samples
 
 
 def test_the_data_root() -> None:
@@ -83,31 +78,6 @@ def test_names_mean_the_same_seed_or_that_cell() -> None:
     assert [c.records for c in plan.cells.values()] == [True] * 2 + [False] * 2 + [True] * 4
     assert [phase.name for phase in plan.taken(plan.cells["erac-1"])] == ["mle", "critic"]
     assert plan.taken(plan.cells["mle-1"]) == []
-
-
-def test_a_grid_is_a_product() -> None:
-    rest = """seeds = [1]
-set = { "fidelity" = "paper", "phase.2.tau, phase.3.tau" = [0.0, 0.02], "phase.3.clip" = [1, 2, 3] }"""
-    plan = planned(cell("grid", "erac", rest, "grid"))
-    assert len(plan.cells) == 6
-    found = plan.cells["grid-tau-0.02-clip-3-1"]
-    assert found.overrides == ('fidelity="paper"', "phase.2.tau=0.02", "phase.3.tau=0.02", "phase.3.clip=3")
-    assert [phase.tau for phase in found.recipe.phase[1:]] == [0.02, 0.02]
-    assert (found.recipe.fidelity, found.recipe.phase[2].clip) == ("paper", 3)
-
-
-def test_keys_that_end_alike_are_told_apart() -> None:
-    rest = 'seeds = [1]\nset = { "phase.2.tau" = [0.0, 0.1], "phase.3.tau" = [0.0, 0.1] }'
-    assert "grid-phase.2.tau-0.0-phase.3.tau-0.1-1" in planned(cell("grid", "erac", rest, "grid")).cells
-
-
-def test_three_actors_for_each_of_three_critics() -> None:
-    shared = cell("critic", "erac", 'until = "critic"\nseeds = [1, 2, 3]')
-    actors = cell("erac", "erac", 'init_from = ["critic-1", "critic-2", "critic-3"]\nseeds = [1, 2, 3]', "grid")
-    plan = planned(shared + actors)
-    assert len(plan.cells) == 12
-    assert plan.cells["erac-critic-2-3"].init_from == "critic-2"
-    assert plan.cells["erac-critic-2-3"].seed == 3
 
 
 def test_what_is_taken_over_with_other_settings_is_said() -> None:
@@ -211,7 +181,7 @@ def made(plan: Plan, name: str, command: str = "seqcredit train mle.toml --seed 
     """A run folder with a checkpoint."""
     folder = plan.run(name)
     (folder / "checkpoints" / "00000001").mkdir(parents=True, exist_ok=True)
-    (folder / "resolved.toml").write_text(config.resolved(plan.cells[name].recipe))
+    (folder / "resolved.toml").write_text(recipes.resolved(plan.cells[name].recipe))
     (folder / "run.json").write_text(json.dumps({"command": command}))
     return folder
 
@@ -254,7 +224,7 @@ def test_a_record_without_settings_is_nobodys() -> None:
 def test_a_record_is_known_by_its_settings_however_it_was_made() -> None:
     Path("results").mkdir()
     recipe = planned(cell("mle")).cells["mle-1"].recipe
-    kept = {"command": "seqcredit train elsewhere.toml", "settings": tomllib.loads(config.resolved(recipe))}
+    kept = {"command": "seqcredit train elsewhere.toml", "settings": tomllib.loads(recipes.resolved(recipe))}
     Path("results/mle-1.json").write_text(json.dumps(kept))
     assert planned(cell("mle"))
     with pytest.raises(UserError, match="has other settings than mle-1 has now"):
@@ -266,13 +236,13 @@ def test_a_record_is_known_by_its_settings_however_it_was_made() -> None:
 
 @pytest.mark.parametrize("file", sorted((ROOT / "sweeps").glob("*.toml")), ids=lambda file: file.stem)
 def test_every_sweep_can_be_planned(file: Path) -> None:
-    from seqcredit.experiments.sweep import outline
+    from seqcredit.experiments.progress import outline
 
     os.chdir(ROOT)
     plan = read(file)
     lines = list(outline(plan, 2))
     assert [line.split()[0] for line in lines[: len(plan.cells)]] == list(plan.cells)
-    assert all(config.found(cell.path).exists() and not cell.path.is_absolute() for cell in plan.cells.values())
+    assert all(recipes.found(cell.path).exists() and not cell.path.is_absolute() for cell in plan.cells.values())
     same = "trained with tau = 0.0 instead of 0.04, future_entropy = True instead of False."  # one and the same Q
     assert [note for note in plan.notes() if not (note.startswith(WITHOUT) and note.endswith(same))] == []
 
@@ -299,7 +269,7 @@ def test_all_algorithms_have_three_seeds() -> None:
     os.chdir(ROOT)
     plan, more = (planning.read(Path(f"sweeps/tatoeba{which}.toml")) for which in ("", "-more"))
     cells = [*plan.cells.values(), *more.cells.values()]
-    stems = {path.stem for path in (config.RECIPES / "tatoeba").glob("*.toml")} - {
+    stems = {path.stem for path in (recipes.RECIPES / "tatoeba").glob("*.toml")} - {
         "vaml-from-mle"
     }  # the search ended it
     assert {(c.name, c.seed) for c in cells if c.records} == {(stem, seed) for stem in stems for seed in (1, 2, 3)}

@@ -17,74 +17,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from seqcredit import config
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import PrepareOptions
 from seqcredit.errors import UserError
 from seqcredit.experiments import sweep
 from seqcredit.experiments.plan import Plan, read
+from seqcredit.experiments.progress import outline
 from seqcredit.experiments.sweep import Machine, Status
+from sweeping import TOP, record, setup, weights
 
-TOP = 'data = "data"\nruns = "runs"\nresults = "results"\nseeds = [1]\n'
-NETWORKS = "[actor]\nembedding = 12\nhidden = 12\n[critic]\nembedding = 12\nhidden = 12\n"
-MLE = f"""
-name = "tiny"
-beam = 2
-longest_output = 12
-{NETWORKS}
-[[phase]]
-objective = "mle"
-optimizer = "adam"
-learning_rate = 0.02
-batch_size = 20
-epochs = 3
-"""
-ERAC = (
-    MLE
-    + """
-[[phase]]
-objective = "critic"
-optimizer = "adam"
-learning_rate = 0.01
-batch_size = 20
-epochs = 1
-samples = 1
-[[phase]]
-objective = "actor_critic"
-optimizer = "adam"
-learning_rate = 0.001
-batch_size = 20
-epochs = 8
-"""
-)
-CELLS = """
-[[cell]]
-name = "mle"
-recipe = "mle.toml"
-[[cell]]
-name = "critic"
-recipe = "erac.toml"
-until = "critic"
-init_from = "mle"
-[[cell]]
-name = "erac"
-recipe = "erac.toml"
-init_from = "critic-1"
-against = ["mle-1"]
-seeds = [1, 2]
-"""
 TIMES = ("seconds", "seconds_of_search", "peak_memory_mb")
-
-
-def setup(place: Path, data: Path | None = None) -> Path:
-    place.mkdir(exist_ok=True)
-    (place / "mle.toml").write_text(MLE)
-    (place / "erac.toml").write_text(ERAC)
-    (place / "sweep.toml").write_text(TOP + CELLS)
-    if data:
-        shutil.copytree(data, place / "data")
-    return place
 
 
 def process(place: Path, *options: str) -> "subprocess.Popen[str]":
@@ -120,64 +63,6 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     return read(Path("sweep.toml"))
 
 
-def weights(plan: Plan, name: str, result: bool = True) -> None:
-    folder = plan.run(name)
-    (folder / "weights").mkdir(parents=True)
-    for phase in plan.cells[name].recipe.phase:
-        (folder / "weights" / f"{phase.name}.safetensors").touch()
-    if result:
-        (folder / "result.json").write_text(json.dumps({"bleu": 12.345, "diverged": []}))
-
-
-def record(plan: Plan, name: str, **more: Any) -> None:
-    plan.results.mkdir(exist_ok=True)
-    plan.record(plan.cells[name]).write_text(json.dumps({"bleu": 12.345, "diverged": [], **more}))
-
-
-def checkpoint(plan: Plan, name: str) -> None:
-    (plan.run(name) / "checkpoints" / "00000001").mkdir(parents=True)
-
-
-def test_the_next_step_is_read_off_the_disk(plan: Plan) -> None:
-    mle, critic = plan.cells["mle-1"], plan.cells["critic-1"]
-    assert sweep.next_step(plan, mle) == "train"
-    checkpoint(plan, "mle-1")
-    assert sweep.next_step(plan, mle) == "resume"
-    weights(plan, "mle-1", result=False)
-    assert sweep.next_step(plan, mle) == "resume"  # killed before its test
-    weights(plan, "critic-1", result=False)
-    assert sweep.next_step(plan, critic) is None  # it has no test that counts
-    (plan.run("mle-1") / "result.json").write_text("{}")
-    assert sweep.next_step(plan, mle) == "record"
-    record(plan, "mle-1")
-    assert sweep.next_step(plan, mle) is None
-
-
-def test_what_is_missing(plan: Plan) -> None:
-    assert sweep.missing(plan) == ["mle-1", "critic-1", "erac-1", "erac-2"]
-    record(plan, "erac-1")
-    record(plan, "mle-1")
-    assert sweep.missing(plan) == ["mle-1", "critic-1", "erac-2"]  # recorded, but its networks are needed
-    weights(plan, "mle-1")
-    assert sweep.missing(plan) == ["critic-1", "erac-2"]
-    weights(plan, "erac-2")
-    assert sweep.missing(plan) == ["erac-2"]  # needs a record, which needs no critic
-    record(plan, "erac-2")
-    assert sweep.missing(plan) == []  # nobody asks for the critic any more
-
-
-def test_what_it_is_compared_with_is_needed_too(plan: Plan) -> None:
-    weights(plan, "erac-1")
-    record(plan, "erac-2")
-    record(plan, "mle-1")
-    assert sweep.missing(plan) == ["mle-1", "erac-1"]
-
-
-def test_a_shared_cell_that_nobody_shares_is_wanted_for_itself(plan: Plan) -> None:
-    Path("sweep.toml").write_text(TOP + '[[cell]]\nname = "q"\nrecipe = "erac.toml"\nuntil = "critic"\n')
-    assert sweep.missing(read(Path("sweep.toml"))) == ["q-1"]
-
-
 def test_commands(plan: Plan) -> None:
     machine = Machine(2, 3, "cuda")
     erac, critic = plan.cells["erac-2"], plan.cells["critic-1"]
@@ -191,22 +76,6 @@ def test_commands(plan: Plan) -> None:
     assert "--against" not in sweep.words(plan, plan.cells["mle-1"], "record", machine)
     measured = sweep.words(plan, replace(erac, headroom=32), "record", machine)
     assert " ".join(measured) == f"{recording} --headroom 32 --threads 3 --device cuda"
-
-
-def test_only_a_mere_beginning_may_be_removed(plan: Plan) -> None:
-    mle, folder = plan.cells["mle-1"], plan.run("mle-1")
-    assert not sweep.in_the_way(plan, mle)
-    folder.mkdir(parents=True)
-    for name in ("recipe.toml", "resolved.toml", "run.json", "log.jsonl"):
-        (folder / name).touch()
-    assert not sweep.in_the_way(plan, mle)
-    (folder / "log.jsonl").write_text('{"event": "train", "phase": "mle", "updates": 1}\n')
-    assert sweep.in_the_way(plan, mle)  # it has been trained, but cannot be resumed
-    (folder / "log.jsonl").unlink()
-    (folder / "thesis.tex").touch()
-    assert sweep.in_the_way(plan, mle)
-    checkpoint(plan, "mle-1")
-    assert not sweep.in_the_way(plan, mle)
 
 
 def test_a_lock_is_one_processs_and_its_childrens(tmp_path: Path) -> None:
@@ -245,36 +114,6 @@ def test_the_grid_shows_the_metric_that_cells_are_judged_by_or_another(plan: Pla
     record(plan, "mle-1", metric="mine:f", score=0.12345, signature="s", chrf=55.5, chrf_signature="c")
     found = {name: sweep.Sweep(plan, Machine(2), print, metric=name).states["mle-1"] for name in (None, "chrf", "edit")}
     assert found == {None: Status("done", "0.1235"), "chrf": Status("done", "55.50"), "edit": Status("done", "")}
-
-
-def log(plan: Plan, name: str, phase: str, seconds: float, end: bool) -> None:
-    lines = [{"event": "train", "phase": phase, "updates": 100 * i, "time": 1000 + 100 * seconds * i} for i in range(4)]
-    ended = [{"event": "phase_end", "phase": phase, "updates": 300, "time": 1000 + 300 * seconds}] if end else []
-    plan.run(name).mkdir(parents=True, exist_ok=True)
-    (plan.run(name) / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines + ended))
-
-
-def test_a_dry_run_says_what_there_is_to_do_and_how_long_it_takes(plan: Plan) -> None:
-    guess = CELLS.replace('name = "critic"', 'name = "critic"\nminutes = 10')
-    Path("sweep.toml").write_text(TOP.replace("[1]", "[1, 2]") + guess)
-    plan = read(Path("sweep.toml"))
-    weights(plan, "mle-1")
-    log(plan, "mle-1", "mle", 12.0, end=True)
-    log(plan, "erac-1", "actor_critic", 1.0, end=False)
-    checkpoint(plan, "erac-1")
-    (plan.run("erac-1") / "resolved.toml").write_text(config.resolved(plan.cells["erac-1"].recipe))
-    (plan.run("erac-1") / "run.json").write_text('{"command": "seqcredit train --init-from runs/critic-1"}')
-    lines = list(sweep.outline(plan, 2))
-    assert lines == [
-        "mle-1     record",
-        "mle-2     train, about 60 min",
-        "critic-1  train, from mle-1, about 10 min",
-        "critic-2  train, from mle-2, about 10 min",
-        "erac-1    resume, unknown",  # without data, nobody knows how long an epoch is
-        "erac-2    train, from critic-1, unknown",
-        "6 cells, 6 to do: 1.3 hours of computing and 2 cells of unknown length",
-        "time, 2 at once: about 70 min and 2 cells of unknown length",
-    ]
 
 
 def test_a_sweep_without_data_does_not_start(plan: Plan) -> None:
@@ -342,7 +181,7 @@ def test_given_again_there_is_nothing_to_do(whole: Path, monkeypatch: pytest.Mon
     assert finished(whole) == (0, "4 done\n")
     assert times() == before
     monkeypatch.chdir(whole)
-    lines = list(sweep.outline(read(Path("sweep.toml")), 2))
+    lines = list(outline(read(Path("sweep.toml")), 2))
     assert lines[1:] == [f"{name}  nothing to do" for name in ("critic-1", "erac-1  ", "erac-2  ")] + [
         "4 cells, 0 to do: 0.0 hours of computing"
     ]

@@ -1,7 +1,6 @@
 """The numbers of the credit page against the paper's formulas, written out token by token in float64."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from sample_runs import make_run
-from seqcredit import config
+from seqcredit import algorithms
 from seqcredit.credit.oracle import EditOracle
 from seqcredit.data.batches import collate
-from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_reward
 from seqcredit.experiments.runs import Run
 from seqcredit.inspect import numbers as inspection
-from seqcredit.inspect.numbers import Credit, Examiner, Subject
+from seqcredit.inspect.examiners import Examiner
+from seqcredit.inspect.numbers import Credit
+from seqcredit.inspect.subjects import Subject, inspect_split, inspect_typed
 from seqcredit.results.credit import load_critic
 from seqcredit.results.evaluate import load_actor, write_hypotheses
+from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import pad
 
 
@@ -132,132 +132,57 @@ def test_some_reference_is_short(subjects: list[Subject]) -> None:
     assert any(subject.credits[2].oracle for subject in subjects)
 
 
-def test_written_hypotheses_are_taken_as_they_are(shown: Any, examiners: list[Examiner], tmp_path: Path) -> None:
-    split, words = shown.prepared.split("test"), ["the", "dog", "sleeps", "nonsense", "."]
-    run = Run(tmp_path, shown.mle.recipe, shown.mle.about)
-    write_hypotheses(run, "test", [words] * len(split))
-    found = inspection.inspect_split([run], examiners[:1], shown.prepared, split, 2)
-    assert len(found) == 2
-    assert found[0].credits[0].text == " ".join(words)
-    assert found[0].credits[0].words[3] == "<unk>"
-    write_hypotheses(run, "test", [words] * 3)
-    with pytest.raises(UserError, match="has 3 lines and test has 30 examples"):
-        inspection.inspect_split([run], examiners[:1], shown.prepared, split, 2)
-    with pytest.raises(UserError, match="at least one"):
-        inspection.inspect_split([shown.mle], examiners[:1], shown.prepared, split, 0)
-
-
-def test_a_short_hypothesis_does_not_end_by_force(shown: Any, judges: list[Judge], tmp_path: Path) -> None:
+def test_a_short_hypothesis_does_not_end_by_force(shown: Any, examiners: list[Examiner], tmp_path: Path) -> None:
     """Nor does one of no words at all: five words are listed, and the end is as uncertain as the actor says."""
     split, run = shown.prepared.split("test"), Run(tmp_path, shown.mle.recipe, shown.mle.about)
     for said in (["the", "dog"], []):
         write_hypotheses(run, "test", [said] * len(split))
-        credit = inspection.inspect_split([run], judges[:1], shown.prepared, split, 1)[0].credits[0]
+        credit = inspect_split([run], examiners[:1], shown.prepared, split, 1)[0].credits[0]
         assert len(credit.words) == len(said) + 1
         assert credit.entropy[-1] > 0
         assert credit.target is not None
         assert len(credit.policy[-1]) == len(credit.target[-1]) == 5
 
 
-def changed(judge: Judge, **fields: Any) -> Judge:
-    return Judge(**{**judge.__dict__, **fields})
+def changed(judge: Examiner, **fields: Any) -> Examiner:
+    return Examiner(**{**judge.__dict__, **fields})
 
 
-def test_the_exact_q_is_of_one_reference(shown: Any, judges: list[Judge]) -> None:
+def test_the_exact_q_is_of_one_reference(shown: Any, examiners: list[Examiner]) -> None:
     """Of several it is known only where the first alone counts."""
-    of_edit = judges[2]
+    of_edit = examiners[2]
     for references, count, known in (("all", 1, True), ("all", 2, False), ("own", 2, True)):
-        judge = changed(of_edit, payoff=config.Payoff(metric="edit", references=references))
-        found = inspection.inspect_typed([judge], shown.prepared, "der hund", ["the dog", "a dog"][:count])
+        judge = changed(of_edit, payoff=Payoff(metric="edit", references=references))
+        found = inspect_typed([judge], shown.prepared, "der hund", ["the dog", "a dog"][:count])
         assert (found.credits[0].oracle is not None) == known
 
 
-def test_who_has_an_oracle(judges: list[Judge]) -> None:
-    hamming = config.Payoff(metric="hamming")
-    assert inspection.has_oracle(changed(judges[2], payoff=hamming))
-    assert not inspection.has_oracle(changed(judges[2], payoff=hamming, phase=None))
-    late = config.Payoff(metric="hamming", unfinished="nothing")
-    assert not inspection.has_oracle(changed(judges[2], payoff=late))
+def test_who_has_an_oracle(examiners: list[Examiner]) -> None:
+    hamming = Payoff(metric="hamming")
+    assert inspection.has_oracle(changed(examiners[2], payoff=hamming))
+    assert not inspection.has_oracle(changed(examiners[2], payoff=hamming, phase=None))
+    late = Payoff(metric="hamming", unfinished="nothing")
+    assert not inspection.has_oracle(changed(examiners[2], payoff=late))
 
 
 def test_the_bound_of_the_exact_q_is_that_of_the_phase() -> None:
-    critic = config.Critic("critic", 0.1, extra_length=3, longest_sample=10)
+    critic = algorithms.Critic("critic", 0.1, extra_length=3, longest_sample=10)
     assert [inspection._bound(critic, words) for words in (4, 7, 9)] == [7, 10, 10]
-    assert inspection._bound(config.SoftQ("soft_q", 0.1, bound=20), 4) == 20
+    assert inspection._bound(algorithms.SoftQ("soft_q", 0.1, bound=20), 4) == 20
     assert inspection._bound(None, 4) == 0
 
 
 def test_a_temperature_that_makes_noise_likely_is_shown_without_a_warning() -> None:
     inspection._oracle.cache_clear()
-    assert inspection._oracle(config.Payoff(metric="edit"), (2, 3), 1000, 6, 2.0).tau == 2.0
-
-
-def test_the_phase_that_gives_the_temperature(shown: Any, tmp_path: Path) -> None:
-    """The one that trained the critic; without a critic the last one that proposes; else none."""
-    recipe = shown.vaml.recipe
-    twice = replace(recipe, phase=(*recipe.phase, config.Vaml("vaml", 0.1, tau=0.9)))
-    run = make_run(tmp_path / "vaml", shown.prepared, twice, ("actor", "critic"))
-    run.save_weights("soft_q", run.weights("vaml"))
-    (judge,) = inspection.load_judges([run], shown.prepared)
-    assert (judge.soft, judge.tau) == (True, 0.2)
-    raml = replace(recipe, phase=(config.Raml("raml", 0.1, tau=0.7), config.Mle("mle", 0.1)))
-    (judge,) = inspection.load_judges([make_run(tmp_path / "raml", shown.prepared, raml, ("actor",))], shown.prepared)
-    assert (judge.soft, judge.tau, judge.critic) == (False, 0.7, None)
-    (judge,) = inspection.load_judges([shown.mle], shown.prepared)
-    assert judge.phase is None
-
-
-def test_one_sentence_is_that_of_the_page(shown: Any, subjects: list[Subject]) -> None:
-    for run, lender, place in ((shown.vaml, None, 2), (shown.mle, shown.erac, 0)):
-        found, known = inspection.inspect_one(run, shown.prepared, "test", 8, lender), subjects[7]
-        assert found[:2] == known[:2]
-        assert found.credits[0].words == known.credits[place].words
-        assert found.credits[0].advantage == pytest.approx(known.credits[place].advantage, abs=1e-4)
-    with pytest.raises(UserError, match="has no trained critic: give --critic RUN"):
-        inspection.inspect_one(shown.mle, shown.prepared, "test", 8)
-
-
-def test_a_sentence_of_ones_own(shown: Any, examiners: list[Examiner], tmp_path: Path) -> None:
-    """As from the split, where the runs have written nothing yet: both are decoded."""
-    runs = [Run(tmp_path, run.recipe, run.about) for run in (shown.mle, shown.erac, shown.vaml)]
-    known = inspection.inspect_split(runs, examiners, shown.prepared, shown.prepared.split("test"), 5)[4]
-    typed = inspection.inspect_typed(examiners, shown.prepared, known.source, known.references)
-    for mine, theirs in zip(typed.credits, known.credits, strict=True):
-        assert mine.words == theirs.words
-        assert mine.q == pytest.approx(theirs.q, abs=1e-4)
-        assert mine.bleu == theirs.bleu
-    alone = inspection.inspect_typed(examiners, shown.prepared, known.source, [])
-    assert alone.credits[1].logp == pytest.approx(known.credits[1].logp, abs=1e-4)
-    assert alone.credits[1].entropy == pytest.approx(known.credits[1].entropy, abs=1e-4)
-    assert (alone.credits[1].q, alone.credits[1].rewards, alone.credits[1].bleu) == (None, None, None)
-
-
-def test_a_run_without_a_critic_shows_what_it_can(shown: Any) -> None:
-    (judge,) = inspection.load_examiners([shown.mle], shown.prepared)
-    found = inspection.inspect_split([shown.mle], [judge], shown.prepared, shown.prepared.split("test"), 1)
-    credit = found[0].credits[0]
-    assert judge.critic_name is None
-    assert credit.rewards is not None
-    assert (credit.q, credit.target, credit.td) == (None, None, None)
-    assert all(choice.q is None for state in credit.policy for choice in state)
-
-
-def test_what_does_not_fit_is_said(shown: Any, tmp_path: Path) -> None:
-    other = Run(tmp_path, shown.erac.recipe, {**shown.erac.about, "vocabularies": {"target": "another"}})
-    with pytest.raises(UserError, match="another target vocabulary"):
-        inspection.load_examiners([shown.mle], shown.prepared, other)
-    with pytest.raises(UserError, match="has no critic to lend"):
-        inspection.load_examiners([shown.mle], shown.prepared, shown.mle)
-    assert inspection.distinct_names([shown.mle, shown.mle]) == ["MLE (mle)", "MLE (mle)"]
-    assert inspection.distinct_names([shown.mle, shown.erac]) == ["MLE", "ERAC"]
+    assert inspection._oracle(Payoff(metric="edit"), (2, 3), 1000, 6, 2.0).tau == 2.0
 
 
 def test_future_entropy_counts_only_where_the_phase_says_so(shown: Any, examiners: list[Examiner]) -> None:
-    phase = config.Critic("critic", 0.1, tau=0.3, future_entropy=False)
+    phase = algorithms.Critic("critic", 0.1, tau=0.3, future_entropy=False)
     judge = Examiner(**{**examiners[1].__dict__, "phase": phase})
     split = shown.prepared.split("test")
-    ours = inspection.inspect_split([shown.erac], [judge], shown.prepared, split, 1)[0].credits[0]
-    theirs = inspection.inspect_split([shown.erac], examiners[1:2], shown.prepared, split, 1)[0].credits[0]
+    ours = inspect_split([shown.erac], [judge], shown.prepared, split, 1)[0].credits[0]
+    theirs = inspect_split([shown.erac], examiners[1:2], shown.prepared, split, 1)[0].credits[0]
     assert ours.scores is not None
     assert ours.returns is not None
     assert ours.td is not None

@@ -16,7 +16,9 @@ from seqcredit.cli import main
 from seqcredit.errors import UserError
 from seqcredit.inspect import numbers as inspection
 from seqcredit.inspect import page
-from seqcredit.inspect.numbers import Choice, Credit, Examiner, Subject
+from seqcredit.inspect.examiners import Examiner, load_examiners
+from seqcredit.inspect.numbers import Choice, Credit
+from seqcredit.inspect.subjects import Subject, inspect_typed
 
 HOSTILE = "<img src=x onerror=window.hacked=1> </script><script>window.hacked=1</script> <!-- {{SCRIPT}} \"'&amp;"
 
@@ -317,9 +319,9 @@ def test_hostile_text_is_only_text(tab: Callable[..., Any], examiners: list[Exam
 
 
 def test_without_a_reference_the_page_says_so(tab: Callable[..., Any], shown: Any, tmp_path: Path) -> None:
-    examiners = inspection.load_examiners([shown.mle, shown.erac], shown.prepared)
-    alone = inspection.inspect_typed(examiners, shown.prepared, "heute singt der hund .", [])
-    full = inspection.inspect_typed(examiners, shown.prepared, "heute singt der hund .", ["the dog sings today ."])
+    examiners = load_examiners([shown.mle, shown.erac], shown.prepared)
+    alone = inspect_typed(examiners, shown.prepared, "heute singt der hund .", [])
+    full = inspect_typed(examiners, shown.prepared, "heute singt der hund .", ["the dog sings today ."])
     page.write(page.payload(examiners, [alone, full], "typed"), tmp_path / "typed.html")
     seen = tab((tmp_path / "typed.html").as_uri()).page
     assert "only probability and entropy can be shown" in seen.inner_text("#subject")

@@ -75,6 +75,9 @@ def test_first_weights_are_a_function_of_the_seed() -> None:
     assert same(critic, once_more)
     assert not same(critic, another)
     assert not same(critic, first)  # of the same shapes, but with numbers of its own
+    numbers = torch.Generator().manual_seed(1 + 1_000_003)  # the same in every version, for runs that go on
+    assert same(critic, Critic(WORDS, 3, 4, 2, "mlp", True, generator=numbers))
+    assert same(first, Seq2Seq(7, WORDS, 3, 4, 2, "mlp", True, generator=torch.Generator().manual_seed(1)))
 
 
 @pytest.mark.parametrize(

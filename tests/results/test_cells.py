@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from cellar import ROOT, finish, make_data, references, spoilt, write_cell
-from seqcredit import config
+from seqcredit import algorithms
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
+from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.runs import Run
 from seqcredit.results import cells
 from seqcredit.results.evaluate import metric_of
@@ -25,7 +26,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 
 def make_run(folder: Path, prepared: Prepared, name: str, seed: int) -> Run:
-    recipe = config.Recipe(name, (config.Mle("mle", 0.1),), seed=seed)
+    recipe = recipes.Recipe(name, (algorithms.Mle("mle", 0.1),), seed=seed)
     return Run.create(folder, "", recipe, prepared.folder, prepared.checksums)
 
 

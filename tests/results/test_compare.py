@@ -6,17 +6,19 @@ from pathlib import Path
 import pytest
 
 from cellar import finish, make_data, references, spoilt
-from seqcredit import config
+from seqcredit import algorithms
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.text import Example
 from seqcredit.errors import UserError
+from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.runs import Run
 from seqcredit.results.compare import compare
 from seqcredit.results.record import cell
 from seqcredit.results.significance import bootstrap, differences
 from seqcredit.rewards.metrics import BLEU, EDIT, Metric
+from seqcredit.rewards.payoff import Payoff
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +26,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return make_data(tmp_path_factory.mktemp("compare") / "data")
 
 
-def make_run(folder: Path, prepared: Prepared, share: float, payoff: config.Payoff | None = None) -> Run:
-    recipe = config.Recipe(folder.name, (config.Mle("mle", 0.1),), payoff=payoff or config.Payoff())
+def make_run(folder: Path, prepared: Prepared, share: float, payoff: Payoff | None = None) -> Run:
+    recipe = recipes.Recipe(folder.name, (algorithms.Mle("mle", 0.1),), payoff=payoff or Payoff())
     run = Run.create(folder, "", recipe, prepared.folder, prepared.checksums)
     finish(run, prepared, spoilt(prepared, share, 1))
     return run
@@ -60,7 +62,7 @@ def test_figures_significance_and_sentences(
 
 def test_rewards_of_two_kinds_are_not_compared(prepared: Prepared, tmp_path: Path) -> None:
     one = make_run(tmp_path / "a", prepared, 0.3)
-    two = make_run(tmp_path / "b", prepared, 0.2, config.Payoff(metric="edit"))
+    two = make_run(tmp_path / "b", prepared, 0.2, Payoff(metric="edit"))
     assert len(list(compare(one, one, "test", 0, "reward"))) == 3
     with pytest.raises(UserError, match=r"a is judged by reward \(mean reward\|bleu\) and .*\|edit.*with --metric"):
         list(compare(one, two, "test", 0, "reward"))

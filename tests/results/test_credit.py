@@ -4,16 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from seqcredit import config
+from seqcredit import algorithms
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.errors import UserError
+from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.build import build_actor, build_critic
 from seqcredit.experiments.runs import Run
+from seqcredit.models.build import LSTM
 from seqcredit.results import credit
+from seqcredit.rewards.payoff import Payoff
 
-SMALL, JUDGE = config.Model(8, 8), config.Model(8, 8, attention="mlp", dropout=0.0)
+SMALL, JUDGE = LSTM(8, 8), LSTM(8, 8, attention="mlp", dropout=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +27,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return Prepared.open(folder)
 
 
-def make(folder: Path, prepared: Prepared, phase: config.Phase, metric: str = "edit") -> Run:
-    recipe = config.Recipe("r", (phase,), payoff=config.Payoff(metric=metric), actor=SMALL, critic=JUDGE)
+def make(folder: Path, prepared: Prepared, phase: algorithms.Phase, metric: str = "edit") -> Run:
+    recipe = recipes.Recipe("r", (phase,), payoff=Payoff(metric=metric), actor=SMALL, critic=JUDGE)
     run = Run.create(folder, "", recipe, prepared.folder, {})
     nets = {"actor": build_actor(recipe, prepared), "critic": build_critic(recipe, prepared)}
     run.save_weights(phase.name, {f"{n}.{k}": t for n, net in nets.items() for k, t in net.state_dict().items()})
@@ -33,7 +36,7 @@ def make(folder: Path, prepared: Prepared, phase: config.Phase, metric: str = "e
 
 
 def test_a_network_that_learned_nothing_is_its_own_baseline(prepared: Prepared, tmp_path: Path) -> None:
-    run = make(tmp_path / "run", prepared, config.SoftQ("soft_q", 0.1, tau=0.2, bound=20))
+    run = make(tmp_path / "run", prepared, algorithms.SoftQ("soft_q", 0.1, tau=0.2, bound=20))
     error = credit.against_edit_oracle(run, prepared, "test", 5)
     assert error.absolute == error.untrained > 0.5
     assert error.kl == error.untrained_kl
@@ -42,14 +45,14 @@ def test_a_network_that_learned_nothing_is_its_own_baseline(prepared: Prepared, 
 
 
 def test_another_payoff_is_refused(prepared: Prepared, tmp_path: Path) -> None:
-    run = make(tmp_path / "run", prepared, config.SoftQ("soft_q", 0.1), "bleu")
+    run = make(tmp_path / "run", prepared, algorithms.SoftQ("soft_q", 0.1), "bleu")
     with pytest.raises(UserError, match="the exact oracle knows the plain edit distance"):
         credit.against_edit_oracle(run, prepared, "test", 5)
 
 
 def test_rollouts_judge_a_critic(prepared: Prepared, tmp_path: Path) -> None:
     """A constant critic is off by the distance of its constant."""
-    run = make(tmp_path / "run", prepared, config.Critic("critic", 0.1, tau=0.0, extra_length=2), "bleu")
+    run = make(tmp_path / "run", prepared, algorithms.Critic("critic", 0.1, tau=0.0, extra_length=2), "bleu")
     near = credit.against_rollouts(run, prepared, "test", 3, words=2, rollouts=8)
     weights = run.weights()
     weights["critic.readout.weight"].zero_()

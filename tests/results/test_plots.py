@@ -14,7 +14,8 @@ from cellar import MLE, bleu, references, spoilt, write_cell
 from seqcredit.cli import main
 from seqcredit.experiments.history import history
 from seqcredit.inspect import bench
-from seqcredit.inspect.numbers import Credit, Subject, inspect_one
+from seqcredit.inspect.numbers import Credit
+from seqcredit.inspect.subjects import Subject, inspect_one
 from seqcredit.results import cells, plots
 from seqcredit.training.log import History
 

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from cellar import finish, make_data, references, spoilt, write_counts
-from seqcredit import config
+from seqcredit import algorithms
 from seqcredit.cli import parser
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import checksum
 from seqcredit.errors import UserError
+from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.runs import Run
 from seqcredit.results import cells
 from seqcredit.results.evaluate import metric_of, write_hypotheses
@@ -36,7 +37,7 @@ def test_a_cell_has_the_figures_the_command_and_the_significance(folder: Path, r
     words = shlex.split(cell["command"])
     assert words[:2] == ["seqcredit", "train"]
     assert words[words.index("--seed") + 1] == "2"
-    assert config.parse(cell["settings"], "cell") == config.load(folder / "recipe.toml", ["seed=2"])
+    assert recipes.parse(cell["settings"], "cell") == recipes.load(folder / "recipe.toml", ["seed=2"])
     assert cell["data"]["checksum"] == checksum(folder / "data" / "manifest.json")
     assert cell["data"]["content"] == Prepared.open(folder / "data").content
     assert cell["data"]["examples"] == {"train": 300, "valid": 20, "test": 25}
@@ -65,7 +66,7 @@ def test_published_cells_are_whole(path: Path) -> None:
     assert len(cell["commit"]) == 12
     assert cell["bleu_signature"].split("|", 1)[1].startswith("case:mixed|eff:no|tok:none|smooth:exp|version:")
     options = parser().parse_args(shlex.split(cell["command"])[1:])
-    assert config.found(options.recipe).exists()
+    assert recipes.found(options.recipe).exists()
     assert not options.recipe.is_absolute()
     assert not options.data.is_absolute()
     hypotheses = gzip.decompress(path.with_suffix(".txt.gz").read_bytes()).decode()
@@ -134,7 +135,7 @@ def test_the_readme_says_what_was_measured_of_captions(cell: str) -> None:
 
 
 def test_a_cell_has_the_counts_of_its_sentences(tmp_path: Path) -> None:
-    prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
+    prepared, recipe = make_data(tmp_path / "data"), recipes.Recipe("tiny", (algorithms.Mle("mle", 0.1),), seed=1)
     said = [[], *spoilt(prepared, 0.3, 1)[1:]]
     run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
     finish(run, prepared, said)
@@ -163,7 +164,7 @@ def test_a_cell_of_any_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for name, whole in (("of_mine:share", False), ("edit", True), ("rouge-l", False), ("chrf", True)):
         runs = []
         for share, lines in said.items():
-            recipe = config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
+            recipe = recipes.Recipe("tiny", (algorithms.Mle("mle", 0.1),), seed=1)
             folder = tmp_path / name.replace(":", "-") / str(share)
             runs.append(Run.create(folder, "", recipe, prepared.folder, prepared.checksums))
             finish(runs[-1], prepared, lines, name)
@@ -183,7 +184,7 @@ def test_a_cell_of_any_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_figures_of_another_evaluation_are_refused(tmp_path: Path) -> None:
-    prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
+    prepared, recipe = make_data(tmp_path / "data"), recipes.Recipe("tiny", (algorithms.Mle("mle", 0.1),), seed=1)
     run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
     finish(run, prepared, spoilt(prepared, 0.3, 1))
     write_hypotheses(run, "test", spoilt(prepared, 0.1, 1))
@@ -194,7 +195,7 @@ def test_figures_of_another_evaluation_are_refused(tmp_path: Path) -> None:
 
 def test_a_cell_keeps_the_curve_of_its_credit_error(tmp_path: Path) -> None:
     """Over the updates of all phases, and without what a rollback undid."""
-    prepared, recipe = make_data(tmp_path / "data"), config.Recipe("tiny", (config.Mle("mle", 0.1),), seed=1)
+    prepared, recipe = make_data(tmp_path / "data"), recipes.Recipe("tiny", (algorithms.Mle("mle", 0.1),), seed=1)
     run = Run.create(tmp_path / "run", "", recipe, prepared.folder, prepared.checksums)
     finish(run, prepared, spoilt(prepared, 0.3, 1))
     log = [("validation", "a", 5, 2.0), ("phase_end", "a", 5, None), ("validation", "b", 5, 1.5)]

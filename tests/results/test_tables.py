@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from cellar import ROOT, bleu, by_sacrebleu, finish, make_data, references, spoilt, table_command, write_cell
-from seqcredit import config
+from seqcredit import algorithms
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
+from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.runs import Run
 from seqcredit.results import cells, tables
 from seqcredit.results.significance import bootstrap
@@ -96,7 +97,7 @@ def test_a_run_is_counted_by_its_own_data(prepared: Prepared, tmp_path: Path, ca
     moved = tmp_path / "data"
     shutil.copytree(prepared.folder, moved)
     for name, hypotheses in said.items():
-        recipe = config.Recipe(name, (config.Mle("mle", 0.1),), seed=1)
+        recipe = recipes.Recipe(name, (algorithms.Mle("mle", 0.1),), seed=1)
         run = Run.create(tmp_path / "runs" / name, "", recipe, moved, prepared.checksums)
         finish(run, prepared, hypotheses)
     out, _ = table_command(capsys, tmp_path / "runs", "--format", "csv")
@@ -126,7 +127,7 @@ def test_lower_may_be_better(prepared: Prepared, tmp_path: Path, capsys: pytest.
     """Any metric from a run's own data: differences keep their sign, and the note says which way is good."""
     known, said = [[words] for words in references(prepared)], {}
     for name, share in (("MLE", 0.3), ("near", 0.28)):
-        recipe = config.Recipe(name, (config.Mle("mle", 0.1),), seed=1)
+        recipe = recipes.Recipe(name, (algorithms.Mle("mle", 0.1),), seed=1)
         run = Run.create(tmp_path / name, "", recipe, prepared.folder, prepared.checksums)
         said[name] = spoilt(prepared, share, 1)
         finish(run, prepared, said[name], "edit")
@@ -179,7 +180,7 @@ def test_counts_of_something_else_are_refused(folder: Path, prepared: Prepared, 
 
 
 def test_an_unfinished_run_is_missing(folder: Path, prepared: Prepared, tmp_path: Path, capsys) -> None:
-    recipe = config.Recipe("AC", (config.Mle("mle", 0.1),), seed=2)
+    recipe = recipes.Recipe("AC", (algorithms.Mle("mle", 0.1),), seed=2)
     Run.create(tmp_path / "ac-2", "", recipe, prepared.folder, prepared.checksums)
     out, err = table_command(capsys, folder, tmp_path / "ac-2", "--format", "csv")
     row = rows(out)["AC"]

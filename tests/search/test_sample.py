@@ -166,6 +166,24 @@ def test_finished_rows_leave_the_batch() -> None:
     assert sizes[-1] < len(SOURCES) / 2
 
 
+def test_no_graph_is_made_and_the_eos_of_the_bound_costs_no_step() -> None:
+    net, seen = model(), []
+    net.readout.bias.data[EOS] = -1e3
+    step = net.step
+
+    def spy(memory: Memory, state, token, dropout=None):
+        seen.append(torch.is_grad_enabled())
+        return step(memory, state, token, dropout)
+
+    net.step = spy
+    memory = net.encode(SOURCE)
+    for find in (lambda: drawn(net, memory, 5, generator()), lambda: greedy(net, memory, 5)):
+        seen.clear()
+        assert lengths(find()).tolist() == [4] * 5
+        assert seen == [False] * 4
+    assert torch.is_grad_enabled()
+
+
 LOGITS = torch.tensor([[0.5, 0.1, 0.3, 0.1], [0.25, 0.4, 0.05, 0.3]], dtype=torch.float64).log()
 
 

@@ -157,7 +157,7 @@ def train(name: str, folder: str, out: Path, say: Say, changes: Sequence[str] = 
     words = ["train", str(FOLDER / folder / f"{name}.toml"), "--data", str(out / "data"), "--out", str(out / name)]
     words += ["--threads", "1"] + (["--init-from", str(out / FIRST)] if name in CONTINUE else [])
     words += [word for change in changes for word in ("--set", change)]
-    command = [sys.executable, "-c", "from seqcredit.cli import main; main()", *words]
+    command = [sys.executable, "-m", "seqcredit", *words]
     with (out / f"{name}.log").open("w") as log:
         done = subprocess.run(command, stdout=log, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:

@@ -26,7 +26,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Judge the examples, and write the page."""
     from seqcredit.inspect import page
-    from seqcredit.inspect.numbers import inspect_split, inspect_typed
+    from seqcredit.inspect.subjects import inspect_split, inspect_typed
 
     if options.reference and options.source is None:
         raise UserError("--reference belongs to a sentence of your own: give --source too.")

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     """Draw it."""
     from seqcredit.experiments.history import history, labels
     from seqcredit.experiments.runs import Run
-    from seqcredit.inspect.numbers import inspect_one
+    from seqcredit.inspect.subjects import inspect_one
     from seqcredit.results import cells, plots
 
     plots.check(options.out)

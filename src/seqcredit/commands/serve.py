@@ -20,7 +20,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer until Ctrl-C."""
     from seqcredit.data.images import load_backbone
-    from seqcredit.inspect.app import Desk, serve
+    from seqcredit.inspect.app import serve
+    from seqcredit.inspect.desk import Desk
 
     _, prepared, judges = shared.open_judges(options)
     backbone = load_backbone(options.backbone, options.device) if prepared.pictures else None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from seqcredit.data.prepared import Prepared
     from seqcredit.experiments.runs import Run
-    from seqcredit.inspect.numbers import Examiner
+    from seqcredit.inspect.examiners import Examiner
     from seqcredit.training.decoding import Search
 
 Say = Callable[[str], None]
@@ -53,7 +53,7 @@ def seconds(text: str) -> float:
 
 
 def finite(text: str) -> float:
-    """Any number but nan and the infinities."""
+    """A number, but not nan or an infinity."""
     return _real(text, lambda number: abs(number) < float("inf"), "a finite number")
 
 
@@ -184,7 +184,7 @@ def data_of(run: "Run") -> "Prepared":
 def open_judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Examiner]]":
     """Runs that are looked at together, their data, and their networks."""
     from seqcredit.experiments.runs import Run
-    from seqcredit.inspect.numbers import load_examiners
+    from seqcredit.inspect.examiners import load_examiners
 
     use_device(options)
     use_threads(options)

@@ -34,7 +34,8 @@ def run(options: argparse.Namespace) -> int:
     from rich.live import Live
 
     from seqcredit.experiments.plan import read
-    from seqcredit.experiments.sweep import Machine, Sweep, outline
+    from seqcredit.experiments.progress import outline
+    from seqcredit.experiments.sweep import Machine, Sweep
 
     shared.use_device(options)
     jobs = options.jobs or max(1, (os.cpu_count() or 1) // options.threads)

@@ -91,7 +91,7 @@ def _fill(
 def _uniform(
     references: Int[Tensor, "B L"], inside: Bool[Tensor, "B M L"], alphabet: Alphabet, noise: Noise
 ) -> Int[Tensor, "B M L"]:
-    """Any word."""
+    """A word, whichever."""
     words = alphabet.words(references.device)
     return words[_below(torch.full_like(inside, len(words), dtype=torch.long), noise)]
 

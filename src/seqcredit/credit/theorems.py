@@ -48,7 +48,7 @@ def necessity(payoffs: Payoffs, tau: float, _: Generator) -> float:
 def uniqueness(payoffs: Payoffs, tau: float, _: Generator) -> float:
     """Number of entries of Q that can be moved by tau / 2 with neither condition broken.
 
-    Proposition 1, "only if". An entry of eos breaks the terminal condition. Any other moves the probability of the
+    Proposition 1, "only if". An entry of eos breaks the terminal condition. Each other one moves the probability of the
     sequence that ends at its prefix, or of the one that takes the entry and then ends; the factors around it stay.
     """
     q, space = solve(payoffs, tau).q, payoffs.space

@@ -1,12 +1,12 @@
 """Pictures and what people said of them: TSV, Karpathy's JSON, annotations of MSCOCO."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from seqcredit.data.text import Example, lines
 from seqcredit.errors import UserError
+from seqcredit.types import Json
 
 # Karpathy's split of MSCOCO: what is left of its validation pictures is for training.
 KARPATHY = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
@@ -37,7 +37,7 @@ def read_coco(path: Path) -> Iterator[Example]:
     """`{"images": [{"id", "file_name"}], "annotations": [{"image_id", "caption"}]}`."""
     record = _json(path)
     try:
-        captions: dict[Any, list[str]] = {image["id"]: [] for image in record["images"]}
+        captions: dict[object, list[str]] = {image["id"]: [] for image in record["images"]}
         for annotation in record["annotations"]:
             captions[annotation["image_id"]].append(annotation["caption"])
         return iter([Example(image["file_name"], captions[image["id"]]) for image in record["images"]])
@@ -61,7 +61,7 @@ def read_karpathy(path: Path) -> dict[str, list[Example]]:
     return splits
 
 
-def _json(path: Path) -> Mapping[str, Any]:
+def _json(path: Path) -> Json:
     try:
         record = json.loads(path.read_bytes())
     except FileNotFoundError:

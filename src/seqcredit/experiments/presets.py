@@ -1,6 +1,6 @@
 """The algorithms as a user asks for them: each is a plan of phases, pretraining included, with defaults that work.
 
-Any phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alone or in a list.
+Every phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alone or in a list.
 """
 
 from abc import ABC, abstractmethod

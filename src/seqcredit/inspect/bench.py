@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from rich.table import Table as RichTable
@@ -20,12 +20,13 @@ from seqcredit import algorithms
 from seqcredit.algorithms import Phase
 from seqcredit.inspect.paced import SOURCE_WORDS, Paced, make_batch
 from seqcredit.models.critic import Critic
+from seqcredit.models.memory import State
 from seqcredit.models.policy import Network
 from seqcredit.results.evaluate import peak_memory, resident_memory
 from seqcredit.rewards import Bleu
 from seqcredit.search import beam
 from seqcredit.training.learner import Learner
-from seqcredit.types import EOS, Batch, token_mask
+from seqcredit.types import EOS, Batch, Json, token_mask
 
 VOCABULARIES = (4_568, 22_822)
 LARGE = 131_072
@@ -187,7 +188,7 @@ def growth(rounds: int, say: Callable[[str], None]) -> dict[str, dict[str, list[
     for axis, values in AXES.items():
         say(f"growth with {axis}")
         names = GROWING[1:3] if axis == "samples" else GROWING
-        sizes: list[dict[str, Any]] = [{"vocabulary": VOCABULARIES[0], axis: value} for value in values]
+        sizes: list[Json] = [{"vocabulary": VOCABULARIES[0], axis: value} for value in values]
         found[axis] = {name: [_median(Step(name, **size), rounds) for size in sizes] for name in names}
     return found
 
@@ -242,7 +243,7 @@ def time_search(vocabulary: int, sentences: int, width: int = 5) -> tuple[float,
 
 def _plain_beam(model: Paced, source: Tensor, width: int) -> list[int]:
     """Beam search as one would write it first: one sentence, all hypotheses that have not ended."""
-    alive: list[tuple[float, list[int], Any]] = [(0.0, [], None)]
+    alive: list[tuple[float, list[int], State | None]] = [(0.0, [], None)]
     memory, done = model.encode(source), []
     for _ in range(100):
         grown = []
@@ -264,7 +265,7 @@ def _plain_beam(model: Paced, source: Tensor, width: int) -> list[int]:
 # What is shown.
 
 
-def bench(rounds: int, say: Callable[[str], None], vocabularies: Sequence[int] = VOCABULARIES) -> dict[str, Any]:
+def bench(rounds: int, say: Callable[[str], None], vocabularies: Sequence[int] = VOCABULARIES) -> Json:
     """All figures, as one record."""
     torch.manual_seed(0)
     peak = peak_gflops()
@@ -286,7 +287,7 @@ def bench(rounds: int, say: Callable[[str], None], vocabularies: Sequence[int] =
     }
 
 
-def tables(found: dict[str, Any]) -> Iterator[RichTable | str]:
+def tables(found: Json) -> Iterator[RichTable | str]:
     """The record for people."""
     table = RichTable("V", "step", "ms", "to MLE", "tokens/s", "GFLOPS", "of peak", *PARTS)
     for row in found["steps"]:

@@ -12,21 +12,13 @@ import json
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from seqcredit.errors import UserError
-from seqcredit.inspect.numbers import (
-    LONGEST_EXACT,
-    Choice,
-    Credit,
-    Examiner,
-    Mean,
-    Subject,
-    Summary,
-    has_oracle,
-    summarise,
-)
+from seqcredit.inspect.examiners import Examiner
+from seqcredit.inspect.numbers import LONGEST_EXACT, Choice, Credit, Mean, Summary, has_oracle, summarise
+from seqcredit.inspect.subjects import Subject
 from seqcredit.rewards.metrics import corpus_bleu
+from seqcredit.types import Json
 
 THOUSAND = 1_000  # numbers are whole thousandths, probabilities of words whole ten-thousandths
 NUMBERS = ("logp", "entropy", "scores", "rewards", "returns", "q", "value", "advantage", "td")
@@ -54,7 +46,7 @@ class Words:
         return list(self.numbers)
 
 
-def about(examiner: Examiner) -> dict[str, Any]:
+def about(examiner: Examiner) -> Json:
     """What the page says of a run."""
     payoff = examiner.payoff
     scaled = " times the reference's length" if payoff.metric == "bleu" and payoff.scaled else ""
@@ -68,9 +60,7 @@ def about(examiner: Examiner) -> dict[str, Any]:
     }
 
 
-def payload(
-    examiners: Sequence[Examiner], subjects: Sequence[Subject], title: str, pictures: bool = False
-) -> dict[str, Any]:
+def payload(examiners: Sequence[Examiner], subjects: Sequence[Subject], title: str, pictures: bool = False) -> Json:
     """Everything that the page shows."""
     words = Words()
     by_run = list(zip(*(subject.credits for subject in subjects), strict=True))
@@ -99,7 +89,7 @@ def scales(hypotheses: Sequence[Credit]) -> dict[str, int]:
     return found
 
 
-def packed(subject: Subject, words: Words) -> dict[str, Any]:
+def packed(subject: Subject, words: Words) -> Json:
     """One subject in small numbers."""
     return {
         "source": subject.source,
@@ -108,8 +98,8 @@ def packed(subject: Subject, words: Words) -> dict[str, Any]:
     }
 
 
-def _credit(credit: Credit, words: Words) -> dict[str, Any]:
-    found: dict[str, Any] = {"words": [words(word) for word in credit.words]}
+def _credit(credit: Credit, words: Words) -> Json:
+    found: Json = {"words": [words(word) for word in credit.words]}
     if credit.bleu is not None:
         found["bleu"] = round(credit.bleu, 1)
     for name in NUMBERS:
@@ -137,7 +127,7 @@ def _whole(number: float) -> int:
     return round(number * THOUSAND)
 
 
-def _summary(summary: Summary) -> dict[str, Any]:
+def _summary(summary: Summary) -> Json:
     def means(rows: Iterable[Mean]) -> list[list[int]]:
         return [[_whole(mean.value), mean.tokens] for mean in rows]
 
@@ -148,7 +138,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
     }
 
 
-def html(data: dict[str, Any], connect: str = "'none'") -> str:
+def html(data: Json, connect: str = "'none'") -> str:
     """The page: the first subjects stand before the script, so that they are shown while the others are still read."""
     subjects = data["subjects"]
     parts = {
@@ -164,7 +154,7 @@ def html(data: dict[str, Any], connect: str = "'none'") -> str:
     return page
 
 
-def _packed_json(data: Any) -> str:
+def _packed_json(data: object) -> str:
     return base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), mtime=0)).decode()
 
 
@@ -185,7 +175,7 @@ def _part(name: str) -> str:
     return (files("seqcredit.inspect") / name).read_text(encoding="utf-8")
 
 
-def write(data: dict[str, Any], out: Path) -> int:
+def write(data: Json, out: Path) -> int:
     """Write the page; how many bytes it has."""
     text = html(data).encode()
     try:
@@ -195,7 +185,7 @@ def write(data: dict[str, Any], out: Path) -> int:
     return len(text)
 
 
-def add_photographs(data: dict[str, Any], folder: Path) -> int:
+def add_photographs(data: Json, folder: Path) -> int:
     """Small copies of the photographs that a folder has, by their names; how many there are."""
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder: give --photographs the folder that the pictures are in.")

@@ -2,12 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
 
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
 from seqcredit.experiments.runs import Run
 from seqcredit.results.evaluate import read_hypotheses
+
+if TYPE_CHECKING:
+    from PIL.ImageFont import FreeTypeFont, ImageFont
 
 COLUMNS, WIDTH, HEIGHT, GAP, LINE = 4, 340, 240, 16, 18  # pixels; HEIGHT is that of a photograph
 SIZE = 14  # of the letters
@@ -70,7 +74,7 @@ def _draw(shown: Sequence[Shown], out: Path) -> None:
     page.save(out)
 
 
-def _wrapped(text: str, font: Any) -> list[str]:
+def _wrapped(text: str, font: "FreeTypeFont | ImageFont") -> list[str]:
     """Cut into lines that fit."""
     lines = [""]
     for word in text.split(" "):
@@ -82,7 +86,7 @@ def _wrapped(text: str, font: Any) -> list[str]:
     return lines
 
 
-def _pillow() -> tuple[Any, Any, Any]:
+def _pillow() -> tuple[ModuleType, ModuleType, ModuleType]:
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError:

@@ -1,4 +1,4 @@
-"""Any module that scores the next token, as a policy or a critic."""
+"""A module of your own that scores the next token, as a policy or a critic."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -140,7 +139,7 @@ def measure(
 @torch.no_grad()
 def _heard(
     speaker: Speaker,
-    ask: Callable[[Any, Batch], Said],
+    ask: Callable[[Rows, Batch], Said],
     split: Split,
     most: int,
     prepared: Prepared,

@@ -5,12 +5,20 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
 
 from seqcredit.errors import UserError
+from seqcredit.types import Json
 
 if TYPE_CHECKING:
-    from seqcredit.inspect.numbers import Subject
+    from types import ModuleType
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
     from seqcredit.results.cells import Cell
     from seqcredit.training.log import History
 
@@ -22,6 +30,46 @@ TASKS = {"Machine translation": False, "Image captioning": True}  # are there pi
 DIVERGING = ("reward", "advantage")  # quantities of which zero is the middle
 STYLES = {"MLE": ("#000000", "o"), "RAML": ("#0072b2", "s"), "soft Q": ("#009e73", "^"), "ERAC": ("#d55e00", "D")}
 AXES = {"vocabulary": "words of the vocabulary, V", "words": "words of a sentence, T", "samples": "proposals, M"}
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A hypothesis with a number for each token, as `seqcredit.inspect.numbers` makes it."""
+
+    @property
+    def words(self) -> Sequence[str]: ...
+
+    @property
+    def logp(self) -> Sequence[float]: ...
+
+    @property
+    def entropy(self) -> Sequence[float]: ...
+
+    @property
+    def rewards(self) -> Sequence[float] | None: ...
+
+    @property
+    def q(self) -> Sequence[float] | None: ...
+
+    @property
+    def value(self) -> Sequence[float] | None: ...
+
+    @property
+    def advantage(self) -> Sequence[float] | None: ...
+
+
+@runtime_checkable
+class Subject(Protocol):
+    """A source, its references, and what runs make of it."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def references(self) -> Sequence[str]: ...
+
+    @property
+    def credits(self) -> Sequence[Judged]: ...
 
 
 def check(path: Path) -> None:
@@ -70,7 +118,7 @@ def tau(cells: "Sequence[Cell]", path: Path) -> None:
     _save(figure, path)
 
 
-def _tau_panel(panel: Any, cells: "Sequence[Cell]", mle: "Sequence[Cell]") -> None:
+def _tau_panel(panel: "Axes", cells: "Sequence[Cell]", mle: "Sequence[Cell]") -> None:
     from seqcredit.results.cells import check_alike, check_once, check_settings
 
     check_alike([*cells, *mle])
@@ -161,7 +209,7 @@ def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
     _save(figure, path)
 
 
-def _style(number: int, marked: bool = True) -> dict[str, Any]:
+def _style(number: int, marked: bool = True) -> Json:
     """Of the line of a run: its colour, its marks, and dashes where colours begin anew."""
     n, again = number % len(COLOURS), number // len(COLOURS)
     return {"color": COLOURS[n], "marker": MARKERS[n] if marked else "", "ms": 3, "ls": DASHES[again % len(DASHES)]}
@@ -189,7 +237,7 @@ def ablation(cells: "Sequence[Cell]", path: Path) -> None:
     _save(figure, path)
 
 
-def credit(subject: "Subject", path: Path) -> None:
+def credit(subject: Subject, path: Path) -> None:
     """Tokens by quantities; every row has its own scale, and that of rewards and advantages has zero in its middle."""
     pyplot = _pyplot()
     shown = subject.credits[0]
@@ -229,15 +277,15 @@ def credit(subject: "Subject", path: Path) -> None:
     _save(figure, path)
 
 
-def _ink(image: Any, value: float) -> str:
+def _ink(image: "AxesImage", value: float) -> str:
     """Black or white, whichever can be read on the colour of a value."""
     if math.isnan(value):
         return "black"
-    red, green, blue, _ = image.cmap(image.norm(value))
+    red, green, blue, _ = image.cmap(image.norm(np.asarray(value)))
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
 
 
-def _pyplot() -> Any:
+def _pyplot() -> "ModuleType":
     try:
         import matplotlib
     except ImportError:
@@ -251,7 +299,7 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _save(figure: Any, path: Path) -> None:
+def _save(figure: "Figure", path: Path) -> None:
     try:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     except OSError as error:

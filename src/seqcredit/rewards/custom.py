@@ -1,4 +1,4 @@
-"""Any Python function as a reward."""
+"""A Python function as a reward."""
 
 import math
 from collections.abc import Callable, Sequence

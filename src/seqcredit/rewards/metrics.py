@@ -27,6 +27,8 @@ from seqcredit.types import FIRST_WORD, Reward, pad, pad_references
 if TYPE_CHECKING:
     import sacrebleu
 
+    Judge = sacrebleu.BLEU | sacrebleu.CHRF
+
 Words = Sequence[str]
 References = Sequence[Sequence[Words]]  # those of each example
 Statistics = NDArray[np.float64]  # a row an example
@@ -136,15 +138,13 @@ class Counted:
 
 
 @cache
-def _sacrebleu(name: str, alone: bool = False) -> "sacrebleu.BLEU | sacrebleu.CHRF":
+def _sacrebleu(name: str, alone: bool = False) -> "Judge":
     import sacrebleu
 
     return sacrebleu.BLEU(tokenize="none", force=True, effective_order=alone) if name == "bleu" else sacrebleu.CHRF()
 
 
-def _by_sacrebleu(
-    judge: "sacrebleu.BLEU | sacrebleu.CHRF", hypotheses: Sequence[Words], references: References
-) -> Score:
+def _by_sacrebleu(judge: "Judge", hypotheses: Sequence[Words], references: References) -> Score:
     value = judge.corpus_score(_texts(hypotheses), streams(references)).score  # type: ignore[arg-type]
     return Score(value, str(judge.get_signature()))
 
@@ -334,10 +334,9 @@ def _texts(sentences: Sequence[Words]) -> list[str]:
 
 
 def _check_sizes(hypotheses: Sequence[Words], references: References) -> None:
-    if len(hypotheses) != len(references):
-        raise UserError(
-            f"There are {len(hypotheses):,} hypotheses for {len(references):,} examples: give one for each."
-        )
+    said, known = len(hypotheses), len(references)
+    if said != known:
+        raise UserError(f"There are {said:,} hypotheses for {known:,} examples: give one for each.")
 
 
 def _ids(hypotheses: Sequence[Words], references: References) -> tuple[list[list[int]], list[list[list[int]]]]:

@@ -6,13 +6,14 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from seqcredit.errors import UserError
+from seqcredit.types import Json
 
 STATE = "state.json"
 KEEP = 2
@@ -22,7 +23,7 @@ class Checkpoint(NamedTuple):
     """What a checkpoint holds: named groups of tensors, and everything else as JSON."""
 
     tensors: dict[str, dict[str, Tensor]]
-    state: dict[str, Any]
+    state: Json
 
 
 def save(folder: Path, name: str, checkpoint: Checkpoint) -> None:

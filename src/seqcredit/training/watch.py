@@ -4,10 +4,10 @@ import math
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from seqcredit.errors import UserError
 from seqcredit.training.learner import DivergedError
+from seqcredit.types import Json
 
 LEAST_ENTROPY = 0.05  # of where it began: below that the policy has collapsed
 LEAST_REWARD = 0.5
@@ -75,7 +75,7 @@ def guard(now: Mapping[str, float], began: dict[str, float]) -> None:
 class Board:
     """TensorBoard's copy of a log, written anew from it whenever a run starts or resumes."""
 
-    def __init__(self, folder: Path, entries: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, folder: Path, entries: Iterable[Json]) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
@@ -87,7 +87,7 @@ class Board:
         for entry in entries:
             self.write(entry)
 
-    def write(self, entry: Mapping[str, Any]) -> None:
+    def write(self, entry: Json) -> None:
         """Every number of a line of the log, over the updates of its phase."""
         for key, value in entry.items():
             if isinstance(value, int | float) and key not in ("epoch", "updates", "time"):

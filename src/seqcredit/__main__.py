@@ -1,0 +1,5 @@
+"""`python -m seqcredit`: the command line."""
+
+from seqcredit.cli import main
+
+main()

@@ -1,0 +1,179 @@
+"""What a sweep file says: a [[cell]] or [[grid]] becomes cells, with every combination of settings and seeds."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqcredit.errors import UserError
+from seqcredit.experiments import recipe as recipes
+from seqcredit.experiments.recipe import Recipe
+from seqcredit.experiments.runs import is_result
+from seqcredit.options import check_keys
+from seqcredit.types import Json
+
+ENTRY = ("name", "recipe", "seeds", "init_from", "against", "set", "until", "headroom", "minutes")
+NAME = re.compile(r"\w[\w.+-]*")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a sweep."""
+
+    name: str
+    seed: int
+    path: Path  # of the recipe
+    recipe: Recipe  # with its overrides and its seed
+    overrides: tuple[str, ...] = ()
+    until: str | None = None
+    init_from: str | None = None  # another cell, or a run folder
+    against: tuple[str, ...] = ()
+    headroom: int = 0  # samples that its headroom is measured by, when it is recorded
+    minutes: float | None = None  # a guess, for as long as nothing has been measured
+
+    @property
+    def id(self) -> str:
+        """Its run folder's name."""
+        return f"{self.name}-{self.seed}"
+
+    @property
+    def records(self) -> bool:
+        """Whether it is a result; one that ends with a critic is there to be shared."""
+        return is_result(self.recipe)
+
+
+def cells_of(kind: str, entry: Json, seeds: object, more: Sequence[str], where: str) -> Iterator[Planned]:
+    """Every combination of overrides, of what to start from, and of seeds."""
+    check_keys(entry, ENTRY, where)
+    name, path = _text(entry, "name", where), Path(_text(entry, "recipe", where))
+    _check_name(name, where)
+    seeds = _seeds(entry.get("seeds", seeds), where)
+    sources = _sources(entry.get("init_from"), kind, where)
+    combinations = list(_combinations(entry.get("set", []), kind, where))
+    until, minutes = entry.get("until"), entry.get("minutes")
+    if minutes is not None and not (type(minutes) in (int, float) and 0 < minutes < float("inf")):
+        raise UserError(f"{where}: minutes is {minutes!r}, but it must be a number above 0.")
+    guess = None if minutes is None else float(minutes)
+    samples = entry.get("headroom", 0)
+    if type(samples) is not int or samples not in (0, *range(2, 1025)):
+        raise UserError(f"{where}: headroom is {samples!r}, but it must be a number of samples, from 2 to 1,024.")
+    against = _texts(entry.get("against", []), "against", where)
+    for source, (label, own), seed in itertools.product(sources, combinations, seeds):
+        overrides = (*own, *more)
+        try:
+            recipe = recipes.load(path, [*overrides, f"seed={seed}"])
+            recipe = recipes.until(recipe, until) if until is not None else recipe
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
+        start = f"-{Path(source).name}" if source and len(sources) > 1 else ""
+        yield Planned(f"{name}{start}{label}", seed, path, recipe, overrides, until, source, against, samples, guess)
+
+
+def _combinations(wanted: object, kind: str, where: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What is added to the name, and the overrides, of each combination. Keys with a comma between move together."""
+    if isinstance(wanted, list):
+        overrides = _texts(wanted, "set", where)
+        check_no_seed([text.partition("=")[0] for text in overrides], where)
+        yield "", overrides
+        return
+    if not isinstance(wanted, dict):
+        raise UserError(f"{where}: set must be a list of KEY=VALUE or a table, not {wanted!r}.")
+    flat = dict(_flat(wanted))
+    varied = [key for key, values in flat.items() if isinstance(values, list)]
+    if varied and kind == "cell":
+        raise UserError(f"{where}: {varied[0]} has several values; write [[grid]] instead of [[cell]].")
+    for key, values in flat.items():
+        check_no_seed(_keys(key), where)
+        if values == []:
+            raise UserError(f"{where}: {key} has no values.")
+    labels = _labels(varied)
+    columns = [
+        [(key, value) for value in (values if isinstance(values, list) else [values])] for key, values in flat.items()
+    ]
+    for row in itertools.product(*columns):
+        label = "".join(f"-{labels[key]}-{_plain(value)}" for key, value in row if key in varied)
+        yield label, tuple(f"{one}={json.dumps(value)}" for key, value in row for one in _keys(key))
+
+
+def _flat(table: Json, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Keys with dots, also where TOML has made tables of them."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _keys(joined: str) -> list[str]:
+    return [key.strip() for key in joined.split(",")]
+
+
+def _labels(varied: Sequence[str]) -> dict[str, str]:
+    """The last part of each key, or all of it where two end alike."""
+    last = {key: _keys(key)[0].rpartition(".")[2] for key in varied}
+    ends = list(last.values())
+    return {key: end if ends.count(end) == 1 else _keys(key)[0] for key, end in last.items()}
+
+
+def _plain(value: object) -> str:
+    """A value as a part of a file's name."""
+    return re.sub(r"[^\w.+-]", "_", value if isinstance(value, str) else json.dumps(value))
+
+
+# Values of the TOML.
+
+
+def _text(table: Json, key: str, where: str) -> str:
+    value = table.get(key)
+    if not isinstance(value, str) or not value:
+        raise UserError(f"{where}: {key} is {'missing' if value is None else f'{value!r}, but it must be text'}.")
+    return value
+
+
+def folder_of(table: Json, key: str, where: str) -> Path:
+    return Path(_text(table, key, where))
+
+
+def _texts(value: object, key: str, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise UserError(f"{where}: {key} is {value!r}, but it must be a list of texts.")
+    return tuple(value)
+
+
+def tables_of(table: Json, key: str, where: str) -> list[Json]:
+    value = table.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(item, Mapping) for item in value):
+        raise UserError(f"{where}: write each {key} as [[{key}]].")
+    return value
+
+
+def _seeds(value: object, where: str) -> list[int]:
+    if value is None or value == []:
+        raise UserError(f"{where}: there are no seeds; write seeds = [1, 2, 3] at the top or here.")
+    if not isinstance(value, list) or not all(type(seed) is int and seed >= 0 for seed in value):
+        raise UserError(f"{where}: seeds is {value!r}, but it must be a list of whole numbers from 0 on.")
+    if len(set(value)) < len(value):
+        raise UserError(f"{where}: a seed stands twice in {value}.")
+    return value
+
+
+def _sources(value: object, kind: str, where: str) -> list[str | None]:
+    if value is None or isinstance(value, str):
+        return [value or None]
+    if kind == "cell" or not value:
+        raise UserError(
+            f"{where}: init_from is {value!r}, but it must be a cell; in a [[grid]] it may be a list of them."
+        )
+    return list(_texts(value, "init_from", where))
+
+
+def _check_name(name: str, where: str) -> None:
+    if not NAME.fullmatch(name):
+        raise UserError(f"{where}: a name becomes that of a folder: letters, digits and . _ + - only.")
+
+
+def check_no_seed(keys: Sequence[str], where: str) -> None:
+    if "seed" in [key.strip() for key in keys]:
+        raise UserError(f"{where}: the seed does not belong in set; write it in seeds.")
