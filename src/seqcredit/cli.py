@@ -33,7 +33,7 @@ def parser() -> Parser:
     about = "\n".join(["Train sequence models with token-level credit.", *_listing()])
     shape, usage = argparse.RawDescriptionHelpFormatter, "seqcredit [-h] [--version] COMMAND ..."
     top = Parser(prog="seqcredit", usage=usage, description=about, formatter_class=shape)
-    top.add_argument("--version", action=Version, nargs=0, help="show the version and exit")
+    top.add_argument("--version", action=Version, nargs=0, default=argparse.SUPPRESS, help="show the version and exit")
     added = top.add_subparsers(prog="seqcredit", metavar="COMMAND", required=True, help=argparse.SUPPRESS)
     for name, command in _named().items():
         made = added.add_parser(name, description=f"{command.ABOUT[0].upper()}{command.ABOUT[1:]}.")

@@ -10,6 +10,7 @@ from seqcredit.commands import GROUPS
 
 FOLDER = Path(__file__).parents[2] / "src" / "seqcredit" / "commands"
 WHOLE, WHOLE_0 = "is not a whole number above 0", "is not a whole number, 0 or more"
+WIDTH = "is not a whole number from 1 to 10,000"
 THREADS = "is not a whole number from 1 to 1,024"
 
 # For each command: words that are wrong, and a part of the sentence. RUN is a run, NOWHERE nothing.
@@ -68,24 +69,25 @@ CASES: dict[str, list[tuple[str, str]]] = {
     "translate": [
         ("NOWHERE", "NOWHERE is not a run folder"),
         ("RUN NOWHERE", "There is no file NOWHERE"),
-        ("RUN --n-best 0", f"--n-best: '0' {WHOLE}"),
-        ("RUN --beam 0", f"--beam: '0' {WHOLE}"),
-        ("RUN --beam -3", f"--beam: '-3' {WHOLE}"),
-        ("RUN --length-penalty nan", "--length-penalty: 'nan' is not a finite number"),
-        ("RUN --length-penalty inf", "--length-penalty: 'inf' is not a finite number"),
+        ("RUN --n-best 0", f"--n-best: '0' {WIDTH}"),
+        ("RUN --beam 0", f"--beam: '0' {WIDTH}"),
+        ("RUN --beam 2147483647", f"--beam: '2147483647' {WIDTH}"),
+        ("RUN --beam -3", f"--beam: '-3' {WIDTH}"),
+        ("RUN --length-penalty nan", "--length-penalty: 'nan' is not a number from -10 to 10"),
+        ("RUN --length-penalty inf", "--length-penalty: 'inf' is not a number from -10 to 10"),
         ("RUN --device nan", "--device nan: torch finds no such device here"),
     ],
     "caption": [
         ("NOWHERE a.png", "NOWHERE is not a run folder"),
         ("RUN a.png", "translates: use `seqcredit translate`"),
-        ("RUN a.png --n-best 0", f"--n-best: '0' {WHOLE}"),
+        ("RUN a.png --n-best 0", f"--n-best: '0' {WIDTH}"),
         ("RUN a.png --device nan", "--device nan: torch finds no such device here"),
     ],
     "export": [("NOWHERE out", "NOWHERE is not a run folder"), ("RUN out --phase x", "no weights of phase 'x'")],
     "evaluate": [
         ("NOWHERE", "NOWHERE is not a run folder"),
         ("RUN --split dev", "has no split 'dev'"),
-        ("RUN --beam 0", f"--beam: '0' {WHOLE}"),
+        ("RUN --beam 0", f"--beam: '0' {WIDTH}"),
         ("RUN --device nan", "--device nan: torch finds no such device here"),
     ],
     "compare": [

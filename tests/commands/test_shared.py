@@ -27,7 +27,8 @@ from seqcredit.errors import UserError
         (shared.port, {"0": 0, "65535": 65535}, ["-1", "65536", "http"]),
         (shared.minutes, {"0": 0.0, "2.5": 2.5, "inf": math.inf}, ["-0.1", "nan", "-inf", "soon"]),
         (shared.seconds, {"0.5": 0.5, "1e3": 1000.0}, ["0", "-1", "nan", "inf", ""]),
-        (shared.finite, {"0": 0.0, "-2": -2.0, "1e300": 1e300}, ["nan", "inf", "-inf", "1e999", "x"]),
+        (shared.width, {"1": 1, "10000": 10_000}, ["0", "-1", "10001", "wide"]),
+        (shared.penalty, {"0": 0.0, "-10": -10.0, "10": 10.0}, ["nan", "inf", "-inf", "10.1", "-10.1", "1e300", "x"]),
     ],
 )
 def test_numbers(read: Callable[[str], float], good: dict[str, float], bad: list[str]) -> None:

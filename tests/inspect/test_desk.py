@@ -49,7 +49,7 @@ def test_a_translation_grows_as_greedy_search_writes_it(served: Served, shown: A
         lines = [json.loads(line) for line in served.post("/api/grow", source=SOURCE, run=run).text.splitlines()]
         assert [line["word"] for line in lines if not line["end"]] == [words[i] for i in tokens if i]
         with torch.no_grad():
-            logp = torch.log_softmax(actor.readout(actor.features(memory, torch.tensor([tokens]))), -1)[0]
+            logp = torch.log_softmax(actor.score(memory, torch.tensor([tokens])).table(), -1)[0]
         assert lines[0]["p"] == pytest.approx(float(logp[0, tokens[0]].exp()), abs=1e-5)
         assert lines[-1]["end"]
         assert len(lines) <= 13

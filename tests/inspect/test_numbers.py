@@ -28,8 +28,8 @@ def stepwise(model: Any, read: torch.Tensor, tokens: list[int]) -> np.ndarray:
     memory = model.encode(read)
     state, before, found = model.start(memory), None, []
     for token in tokens:
-        features, state = model.step(memory, state, before)
-        found.append(model.readout(features)[0].double())
+        scores, state = model.step(memory, state, before)
+        found.append(scores.table()[0].double())
         before = torch.tensor([token])
     return torch.stack(found).detach().numpy()
 
@@ -46,7 +46,7 @@ def by_hand(shown: Any, run: Run, judge: Run, index: int, credit: Credit, soft: 
     forced = len(tokens) == run.recipe.longest_output + 1  # there the end is certain
     if forced:
         logp[-1], logp[-1, 0] = -1e9, 0
-    reward = build_reward(judge.recipe.payoff, shown.prepared, True)
+    reward = build_reward(judge.recipe, shown.prepared)
     cut = [reward.prefix_scores(pad([tokens[:t]]), batch.references)[0, -1].item() for t in range(len(tokens))]
     scores = [*cut, cut[-1]]
     entropy = [-sum(math.exp(x) * x for x in row) for row in logp]
@@ -167,9 +167,9 @@ def test_who_has_an_oracle(examiners: list[Examiner]) -> None:
 
 def test_the_bound_of_the_exact_q_is_that_of_the_phase() -> None:
     critic = algorithms.Critic("critic", 0.1, extra_length=3, longest_sample=10)
-    assert [inspection._bound(critic, words) for words in (4, 7, 9)] == [7, 10, 10]
-    assert inspection._bound(algorithms.SoftQ("soft_q", 0.1, bound=20), 4) == 20
-    assert inspection._bound(None, 4) == 0
+    assert [critic.longest_for(words) for words in (4, 7, 9)] == [7, 10, 10]
+    assert algorithms.SoftQ("soft_q", 0.1, bound=20).longest_for(4) == 20
+    assert algorithms.Mle("mle", 0.1).longest_for(4) == 0
 
 
 def test_a_temperature_that_makes_noise_likely_is_shown_without_a_warning() -> None:

@@ -13,7 +13,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """By which run, which pictures, and how."""
     parser.add_argument("run_folder", metavar="RUN", type=Path)
     parser.add_argument("pictures", nargs="+", type=Path, metavar="PICTURE", help="JPEG or PNG files")
-    parser.add_argument("--n-best", type=shared.positive, default=1, metavar="N", help="print the N best")
+    parser.add_argument("--n-best", type=shared.width, default=1, metavar="N", help="print the N best")
     parser.add_argument("--scores", action="store_true", help="log-probabilities too")
     shared.backbone_option(parser)
     shared.search_options(parser)

@@ -27,6 +27,7 @@ class Size(NamedTuple):
 
     examples: Mapping[str, int]
     changes: Mapping[str, tuple[str, ...]]
+    judged: int = 24  # sentences on which Q is compared with a better one
 
 
 class Result(NamedTuple):
@@ -57,6 +58,7 @@ QUICK = {
             "mle-continued": (f"phase.mle.epochs={epochs}", "phase.continued.epochs=2"),
             "erac": (f"phase.mle.epochs={epochs}", *SOON),
         },
+        judged=8,
     )
     for task, epochs, examples in (
         ("translation", 6, {"train": 3_000, "valid": 200, "test": 500}),
@@ -88,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"--quick trains {', '.join(size.changes)}: leave out --only {' '.join(other)}.")
     out = options.out or Path("runs") / (RECIPES[options.task] + ("-quick" if options.quick else ""))
     Console().print(compare(out, lambda line: print(line, flush=True), options.task, size, names))
-    for line in credit_lines(out) if options.task == "translation" else ():
+    for line in credit_lines(out, size.judged) if options.task == "translation" else ():
         print(line, flush=True)
     print("\nNext:")
     for line in next_steps(out, options.task):
@@ -186,7 +188,7 @@ def table(out: Path, names: Sequence[str] = ROWS) -> "Table":
     return made
 
 
-def credit_lines(out: Path) -> Iterator[str]:
+def credit_lines(out: Path, sentences: int) -> Iterator[str]:
     """How good the learned Q are, in words."""
     from seqcredit.data.prepared import Prepared
     from seqcredit.experiments.runs import Run
@@ -194,13 +196,13 @@ def credit_lines(out: Path) -> Iterator[str]:
 
     prepared = Prepared.open(out / "data")
     if (out / "vaml").exists():
-        vaml = against_edit_oracle(Run.open(out / "vaml"), prepared, "test", sentences=24)
+        vaml = against_edit_oracle(Run.open(out / "vaml"), prepared, "test", sentences)
         yield (
             f"VAML's Q against {vaml.judge}, {vaml.states:,} states: mean error {vaml.absolute:.2f} (untrained "
             f"{vaml.untrained:.2f}), KL of the token targets {vaml.kl:.2f} (untrained {vaml.untrained_kl:.2f})"
         )
     for name in (name for name in ("ac", "erac") if (out / name).exists()):
-        error = against_rollouts(Run.open(out / name), prepared, "test", sentences=24)
+        error = against_rollouts(Run.open(out / name), prepared, "test", sentences)
         figures = f"mean error {error.absolute:.2f} (untrained {error.untrained:.2f})"
         yield f"{name.upper()}'s critic against {error.judge}: {figures}"
 

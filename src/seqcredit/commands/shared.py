@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 THREADS = 1_024  # more than that torch cannot start on most machines
+WIDTH = 10_000  # of a beam
 
 # Numbers, for `type=` of an option: what is out of range gets one sentence.
 
@@ -37,6 +38,11 @@ def threads(text: str) -> int:
     return _whole(text, 1, THREADS, f"a whole number from 1 to {THREADS:,}")
 
 
+def width(text: str) -> int:
+    """As many hypotheses as fit into memory."""
+    return _whole(text, 1, WIDTH, f"a whole number from 1 to {WIDTH:,}")
+
+
 def port(text: str) -> int:
     """Where a server listens; 0 is any that is free."""
     return _whole(text, 0, 65_535, "a port, from 0 to 65535")
@@ -52,9 +58,9 @@ def seconds(text: str) -> float:
     return _real(text, lambda number: 0 < number < float("inf"), "a number of seconds above 0")
 
 
-def finite(text: str) -> float:
-    """A number, but not nan or an infinity."""
-    return _real(text, lambda number: abs(number) < float("inf"), "a finite number")
+def penalty(text: str) -> float:
+    """An exponent of a length, small enough that no length overflows."""
+    return _real(text, lambda number: abs(number) <= 10, "a number from -10 to 10")
 
 
 def _whole(text: str, least: int, most: int, said: str) -> int:
@@ -115,9 +121,9 @@ def metric_option(parser: argparse.ArgumentParser, about: str = "what to judge b
 
 def search_options(parser: argparse.ArgumentParser) -> None:
     """How to decode, and with which weights."""
-    parser.add_argument("--beam", type=positive, metavar="N", help="beam width (default: the recipe's)")
+    parser.add_argument("--beam", type=width, metavar="N", help="beam width (default: the recipe's)")
     about = "rank by logp / length^X (default: 0)"
-    parser.add_argument("--length-penalty", type=finite, default=0.0, metavar="X", help=about)
+    parser.add_argument("--length-penalty", type=penalty, default=0.0, metavar="X", help=about)
     about = "unknown words become the attended source word"
     parser.add_argument("--replace-unknown", action="store_true", help=about)
     parser.add_argument("--phase", help="weights of this phase (default: the last one)")

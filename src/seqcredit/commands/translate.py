@@ -15,7 +15,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folder", metavar="RUN", type=Path)
     parser.add_argument("file", nargs="?", default="-", help="one sentence a line; - is standard input (default)")
     about = "print the N best, numbered by line"
-    parser.add_argument("--n-best", type=shared.positive, default=1, metavar="N", help=about)
+    parser.add_argument("--n-best", type=shared.width, default=1, metavar="N", help=about)
     parser.add_argument("--scores", action="store_true", help="print the log-probability before each")
     shared.search_options(parser)
 
