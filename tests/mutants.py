@@ -52,8 +52,12 @@ FILES = (
     "inspect/numbers.py", "inspect/examiners.py", "inspect/subjects.py", "inspect/page.py", "inspect/app.py",
     "inspect/desk.py", "inspect/watch.py",
 )  # fmt: skip
-# Files that are left out of a sample for the time being.
-LATER = ("models/", "search/", "algorithms/", "training/", "config.py", "experiments/recipe.py")
+# Files that are left out of a sample for the time being, but for their special mutants: not all are caught yet.
+LATER = (
+    "models/", "search/", "algorithms/", "training/", "config.py", "experiments/recipe.py", "experiments/sweep.py",
+    "results/layouts.py", "results/cells.py", "results/record.py", "results/report.py", "results/plots.py",
+    "results/headroom.py", "inspect/page.py", "inspect/app.py", "inspect/watch.py",
+)  # fmt: skip
 # Tests that stand elsewhere than in the mirror image, of files whose name begins so.
 ALSO = {
     "credit/tables.py": "credit/test_fused.py",
@@ -133,9 +137,11 @@ def sample(found: Sequence[Mutant], size: int, seed: str) -> list[Mutant]:
     return sorted(found, key=lambda one: hashlib.sha256(f"{seed} {one}".encode()).digest())[:size]
 
 
-def later() -> tuple[str, ...]:
-    """What is left out of a sample; without a browser nobody can look at a script."""
-    return LATER if needs.browser() else (*LATER, "inspect/page.js")
+def is_ready(mutant: Mutant) -> bool:
+    """Whether it may be in a sample. Without a browser nobody can look at a script."""
+    if mutant.file.endswith(".js"):
+        return needs.browser() is not None
+    return mutant.operator == "special" or not mutant.file.startswith(LATER)
 
 
 def tests_of(file: str) -> list[Path]:
@@ -262,7 +268,7 @@ def main(words: Sequence[str]) -> int:
     asked = parser.parse_args(words)
     wanted = mutants(asked.words)
     if asked.sample is not None:
-        wanted = sample([m for m in wanted if not m.file.startswith(later())], asked.sample, asked.seed)
+        wanted = sample([m for m in wanted if is_ready(m)], asked.sample, asked.seed)
     print(f"{len(wanted)} mutants, about {len(wanted) * SECONDS / AT_ONCE / 60:.0f} minutes", flush=True)
     if asked.list:
         print(*wanted, sep="\n")

@@ -160,6 +160,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("inspect/subjects.py", r"opposite", "longest = max([40", "how many at a time: only speed"),
     Equivalent("(inspect|results)/.*", r"no_grad\(\) ->", "", "only memory"),
     Equivalent("inspect/numbers.py", r"group\[:, 0\] ->", "", "an absent reference is absent in all its places"),
+    Equivalent("named.py", r"\[:9\]", "", "any letters will do"),
     Equivalent("inspect/numbers.py", r"forgotten: expected_value", "", "there eos is certain in logp too"),
     Equivalent("inspect/examiners.py", r"-> holders or trained", "", "who has a critic's weights has trained it"),
     Equivalent("results/significance.py", r"exact\[2:7\]", "", "sacreBLEU reads four of them"),

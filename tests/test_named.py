@@ -19,6 +19,7 @@ def test_a_function_beside_the_recipe_is_imported_once(tmp_path: Path) -> None:
     assert score() == 7
     assert named.find("mine_once:score", tmp_path) is score
     assert named.find("mine_once:count", tmp_path) == 1
+    assert score.__module__ == "mine_once"
 
 
 def test_files_of_one_name_in_two_folders_are_two(tmp_path: Path) -> None:
@@ -55,6 +56,13 @@ def test_errors_are_shown_as_what_they_are(tmp_path: Path, text: str, said: str)
             named.find("broken_file:score", tmp_path)
     finally:
         sys.modules.pop("broken_file", None)
+
+
+def test_what_a_module_on_the_path_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lacking_module.py").write_text("import not_there_at_all\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"lacking_module cannot be imported\. ModuleNotFoundError"):
+        named.find("lacking_module:score")
 
 
 def test_what_is_nowhere_is_one_sentence(tmp_path: Path) -> None:
