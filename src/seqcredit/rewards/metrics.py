@@ -91,9 +91,6 @@ def corpus(
     return Score(metric.score(sums), metric.signature(references))
 
 
-# sacreBLEU's
-
-
 @dataclass(frozen=True)
 class Counted:
     """BLEU and chrF of tokenized text, in percent: sacreBLEU's own counts, sacreBLEU's own formula.
@@ -285,9 +282,6 @@ def own(name: str, function: object) -> Metric:
     return Ratio(name, label, rows, about, bool(getattr(function, "higher_is_better", True)), 4, 1.0)
 
 
-# By name
-
-
 def metric(name: str, folder: Path | None = None, reward: Metric | None = None) -> Metric:
     """A metric by its name: one of `METRICS`, "reward" as the caller has made it, or the user's "my_file:function"."""
     if name in METRICS:
@@ -311,9 +305,6 @@ def name_of(recipe: object) -> str:
 def label_of(name: str) -> str:
     """What tables call a metric of which only the name is known."""
     return METRICS[name].label if name in METRICS else name.rpartition(":")[2]
-
-
-# BLEU, which is asked for by itself
 
 
 def corpus_bleu(hypotheses: Sequence[Words], references: References) -> Score:
