@@ -110,9 +110,7 @@ class Counted:
     ) -> Statistics:
         """SacreBLEU's counts: whole numbers."""
         _check_sizes(hypotheses, references)
-        for number, group in enumerate(references, 1):
-            if not group:
-                raise UserError(f"{self.label} needs references, and example {number} has none.")
+        _check_references(references)
         if not hypotheses:
             return np.zeros((0, self.width))
         judge, known = _sacrebleu(self.name), streams(references)
@@ -150,9 +148,6 @@ def streams(references: References) -> list[list[str | None]]:
     """References by number, as sacreBLEU takes them: None where a sentence has fewer."""
     most = max(map(len, references), default=0)
     return [[" ".join(group[n]) if n < len(group) else None for group in references] for n in range(most)]
-
-
-# Ratios: means, rates, shares
 
 
 @dataclass(frozen=True)
@@ -336,8 +331,15 @@ def _check_sizes(hypotheses: Sequence[Words], references: References) -> None:
         )
 
 
+def _check_references(references: References) -> None:
+    if not all(references):
+        number = [*map(bool, references)].index(False) + 1
+        raise UserError(f"Example {number} has no reference: give it one, or choose a metric that needs none.")
+
+
 def _ids(hypotheses: Sequence[Words], references: References) -> tuple[list[list[int]], list[list[list[int]]]]:
     """Numbers for words, the same ones every time."""
+    _check_references(references)
     number: dict[str, int] = {}
 
     def encode(words: Words) -> list[int]:
