@@ -185,6 +185,18 @@ def test_an_older_result_is_known_by_its_bleu(shown: Shown, tmp_path: Path) -> N
             read_result(run, lines)
 
 
+def test_a_result_knows_its_hypotheses(shown: Shown, tmp_path: Path) -> None:
+    """By their checksum: another file of the same BLEU would not do."""
+    run = replace(shown.mle, folder=Path(shutil.copytree(shown.mle.folder, tmp_path / "mle")))
+    said, known = [["a"], ["b"]], [[["x", "y"]], [["z"]]]
+    write_result(run, "test", {"bleu": 0.0}, said, [])
+    result, lines = read_result(run, known)
+    assert (result["bleu"], lines) == (0.0, said)
+    (run.folder / "hypotheses" / "test.txt").write_text("b\na\n")
+    with pytest.raises(UserError, match="are not of one evaluation"):
+        read_result(run, known)
+
+
 def test_what_diverged_is_known_from_the_log(shown: Shown, tmp_path: Path) -> None:
     """Where training has not said it: of a run that records divergence instead of rolling back."""
     run = replace(shown.mle, folder=Path(shutil.copytree(shown.mle.folder, tmp_path / "mle")))

@@ -146,6 +146,14 @@ def test_lower_may_be_better(prepared: Prepared, tmp_path: Path, capsys: pytest.
     assert "There is no metric 'blue'; the nearest is 'bleu'" in err
 
 
+def test_a_run_that_diverged_before_it_was_ever_validated_counts_as_such(prepared: Prepared, tmp_path: Path) -> None:
+    lost = {"diverged": ["actor_critic"], "validation": {"actor_critic": None}}
+    write_cell(tmp_path / "a-1.json", prepared, "A", references(prepared), 1, **lost)
+    write_cell(tmp_path / "a-2.json", prepared, "A", references(prepared), 2, validation={"actor_critic": 3.0})
+    summary = tables.Summary.of(cells.read([tmp_path]), lambda cell: cell.validation)
+    assert (summary.values, summary.diverged, summary.spread()) == ([3.0], 1, "3.00†")
+
+
 def test_the_best_is_so_by_direction() -> None:
     means = {"a": 1.0, "b": 3.0, "c": 2.0}
     assert (tables.better(BLEU, means), tables.better(EDIT, means)) == ({"b"}, {"a"})

@@ -259,9 +259,10 @@ def test_one_hypothesis_for_each_example(judge: Metric) -> None:
     assert judge.statistics([], []).shape[0] == 0
 
 
-def test_an_example_without_references_is_said() -> None:
-    with pytest.raises(UserError, match="BLEU needs references, and example 2 has none"):
-        corpus_bleu([["a"], ["b"]], [[["a"]], []])
+@pytest.mark.parametrize("judge", [BLEU, CHRF, EDIT, ROUGE_L, CIDER], ids=lambda judge: judge.name)
+def test_an_example_without_references_is_said(judge: Metric) -> None:
+    with pytest.raises(UserError, match="Example 2 has no reference: give it one, or choose a metric that needs none"):
+        corpus(judge, [["a"], ["b"]], [[["a"]], []])
 
 
 def test_names_and_labels() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqcredit.errors import UserError
-from seqcredit.training.log import History, Log, log_entries, titles
+from seqcredit.training.log import History, Log, log_entries, read_history, titles
 
 LINE = '{"event": "train", "phase": "mle", "updates": 2, "loss": 1.5, "time": 1.0}'
 
@@ -47,6 +47,37 @@ def test_the_credit_error_of_validations_is_a_curve() -> None:
     found = History([entry, {**entry, "event": "train", "total": 7}, {**entry, "total": 12, "credit_error": 0.4}])
     assert found.curve("credit_error") == [(6, 0.5), (12, 0.4)]
     assert found.curve("credit_kl") == [(6, 0.2), (12, 0.2)]
+
+
+def write(path: Path, *lines: tuple[str, str, int, dict[str, float]]) -> Path:
+    entries = [{"event": event, "phase": phase, "updates": n, "time": 1.0, **more} for event, phase, n, more in lines]
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return path
+
+
+def test_updates_go_on_from_phase_to_phase_and_back_with_a_rollback(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "log.jsonl",
+        ("train", "a", 4, {"nll": 2.0}),
+        ("phase_end", "a", 6, {}),
+        ("train", "b", 2, {"nll": 9.0}),
+        ("train", "b", 4, {"nll": 8.0}),
+        ("diverged", "b", 5, {}),
+        ("train", "b", 2, {"nll": 1.0}),
+    )
+    found = read_history(path)
+    assert found.curve("nll") == [(4, 2.0), (8, 1.0)]
+    assert [entry["event"] for entry in found.entries] == ["train", "phase_end", "diverged", "train"]
+    assert found.starts() == [6]
+
+
+def test_what_q_says_and_a_reward_are_curves_of_their_own(tmp_path: Path) -> None:
+    lines = [("validation", phase, 3, {"reward": 7.0, "edit": 5.0}) for phase in ("q", "actor")]
+    path = write(tmp_path / "log.jsonl", *lines, ("train", "actor", 3, {"reward": 1.0}))
+    found = read_history(path, "edit", ["q"])
+    assert (found.curve("q_edit"), found.curve("edit")) == ([(3, 5.0)], [(3, 5.0)])
+    assert read_history(path, "reward", ["q"]).curve("validation_reward") == [(3, 7.0)]
+    assert read_history(path, "reward", ["q"]).curve("reward") == [(3, 1.0)]
 
 
 def test_curves_by_their_names() -> None:

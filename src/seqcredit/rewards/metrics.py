@@ -93,9 +93,6 @@ def corpus(
     return Score(metric.score(sums), metric.signature(references))
 
 
-# sacreBLEU's
-
-
 @dataclass(frozen=True)
 class Counted:
     """BLEU and chrF of tokenized text, in percent: sacreBLEU's own counts, sacreBLEU's own formula.
@@ -115,9 +112,7 @@ class Counted:
     ) -> Statistics:
         """SacreBLEU's counts: whole numbers."""
         _check_sizes(hypotheses, references)
-        for number, group in enumerate(references, 1):
-            if not group:
-                raise UserError(f"{self.label} needs references, and example {number} has none.")
+        _check_references(references)
         if not hypotheses:
             return np.zeros((0, self.width))
         judge, known = _sacrebleu(self.name), streams(references)
@@ -153,9 +148,6 @@ def streams(references: References) -> list[list[str | None]]:
     """References by number, as sacreBLEU takes them: None where a sentence has fewer."""
     most = max(map(len, references), default=0)
     return [[" ".join(group[n]) if n < len(group) else None for group in references] for n in range(most)]
-
-
-# Ratios: means, rates, shares
 
 
 @dataclass(frozen=True)
@@ -285,9 +277,6 @@ def own(name: str, function: object) -> Metric:
     return Ratio(name, label, rows, about, bool(getattr(function, "higher_is_better", True)), 4, 1.0)
 
 
-# By name
-
-
 def metric(name: str, folder: Path | None = None, reward: Metric | None = None) -> Metric:
     """A metric by its name: one of `METRICS`, "reward" as the caller has made it, or the user's "my_file:function"."""
     if name in METRICS:
@@ -306,9 +295,6 @@ def metric(name: str, folder: Path | None = None, reward: Metric | None = None) 
 def label_of(name: str) -> str:
     """What tables call a metric of which only the name is known."""
     return METRICS[name].label if name in METRICS else name.rpartition(":")[2]
-
-
-# BLEU, which is asked for by itself
 
 
 def corpus_bleu(hypotheses: Sequence[Words], references: References) -> Score:
@@ -339,8 +325,15 @@ def _check_sizes(hypotheses: Sequence[Words], references: References) -> None:
         raise UserError(f"There are {said:,} hypotheses for {known:,} examples: give one for each.")
 
 
+def _check_references(references: References) -> None:
+    if not all(references):
+        number = [*map(bool, references)].index(False) + 1
+        raise UserError(f"Example {number} has no reference: give it one, or choose a metric that needs none.")
+
+
 def _ids(hypotheses: Sequence[Words], references: References) -> tuple[list[list[int]], list[list[list[int]]]]:
     """Numbers for words, the same ones every time."""
+    _check_references(references)
     number: dict[str, int] = {}
 
     def encode(words: Words) -> list[int]:
