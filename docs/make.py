@@ -144,10 +144,20 @@ QUESTIONS = {
 
 def architecture() -> str:
     """The tree of files, with what each says of itself."""
-    arrows = "types <- credit, rewards, models <- search <- algorithms <- training <- experiments <- results <- inspect <- commands"
+    order = (
+        "types",
+        "credit, rewards, models",
+        "search",
+        "algorithms",
+        "training",
+        "experiments",
+        "results",
+        "inspect",
+    )
+    arrows = " <- ".join([*order, "commands"])
     parts = [
         f"# The tree\n\n{MADE}\n",
-        f"One question a folder. Imports go one way: `{arrows}`; `rewards, types <- data <- training`. A test holds them.\n",
+        f"One question a folder. Imports go one way: `{arrows}`; `rewards, types <- data <- training`.\n",
     ]
     for folder in ("", *QUESTIONS):
         title = f"{folder}/: {QUESTIONS[folder]}" if folder else "seqcredit/: what all of it shares"

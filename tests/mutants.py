@@ -61,6 +61,7 @@ LATER = (
 # Tests that stand elsewhere than in the mirror image, of files whose name begins so.
 ALSO = {
     "credit/tables.py": "credit/test_fused.py",
+    "credit/pieces.py": "credit/test_fused.py",
     "experiments/entries.py": "experiments/test_plan.py",
     "experiments/progress.py": "experiments/test_sweep.py",
     "inspect/desk.py": "inspect/test_app.py",

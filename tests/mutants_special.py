@@ -48,9 +48,9 @@ def _span(text: str, name: str) -> tuple[int, int]:
 SPECIAL = (
     # The token beside the one that was taken; the eos of another; padding that takes the last eos with it
     Special("credit/values.py", "chosen", r"tokens\.unsqueeze\(-1\)", "tokens.roll(1, -1).unsqueeze(-1)"),
-    Special("credit/values.py", "one_step_targets", r"tokens == EOS", "tokens.roll(-1, -1) == EOS"),
-    Special("credit/losses.py", "mle", r"~token_mask\(tokens\)", "tokens == EOS"),
-    Special("credit/losses.py", "_not_chosen", r"~token_mask\(tokens\)", "tokens == EOS"),
+    Special("credit/values.py", "one_step_targets", r"tokens == eos", "tokens.roll(-1, -1) == eos"),
+    Special("credit/losses.py", "mle", r"~token_mask\(tokens, eos\)", "tokens == eos"),
+    Special("credit/losses.py", "_not_chosen", r"~token_mask\(tokens, eos\)", "tokens == eos"),
     # A gradient that stops where it must go through, and another network's Q
     Special("credit/losses.py", "soft_q", r"q if target_q is None", "q.detach() if target_q is None"),
     Special("credit/losses.py", "soft_q", r"chosen\(look_ahead", "chosen(q"),
@@ -75,8 +75,7 @@ SPECIAL = (
         "np.random.default_rng(len(counted))",
     ),
     Special("results/significance.py", "", r"MIDDLE = \(0\.025, 0\.975\)", "MIDDLE = (0.05, 0.95)"),
-    Special("results/significance.py", "counts", r"score\.sys_len, score\.ref_len", "score.ref_len, score.sys_len"),
-    Special("results/record.py", "", r"rows\.encode\(\), mtime=0", "rows.encode(), mtime=None"),
+    Special("results/record.py", "", r"_lines\(rows\)\.encode\(\), mtime=0", "_lines(rows).encode(), mtime=None"),
     Special("results/tables.py", "", r"LATEX\.get\(letter, letter\)", "letter"),
     Special("results/cells.py", "", r"\(key\(cell\), cell\.seed\), cell", "(key(cell), 1), cell"),
     Special("results/headroom.py", "", r"samples\.unbind\(1\)", "samples[:, 1:].unbind(1)"),
@@ -118,7 +117,7 @@ class Equivalent(NamedTuple):
 
 EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
-        "credit/fused.py", r"scratch\[0\] -> scratch\[1\]", ", _ = _boltzmann", "the scores are not needed again"
+        "credit/fused.py", r"scratch\[0\] -> scratch\[1\]", ", _ = boltzmann", "the scores are not needed again"
     ),
     Equivalent("credit/tables.py", r"", "CELLS", "how much at a time: only speed"),
     Equivalent("credit/tables.py", r"", "size = COLUMNS", "how much at a time: only speed"),
@@ -126,7 +125,12 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("credit/tables.py", r"gradient", "", "what is detached is also under no_grad: either suffices"),
     Equivalent("credit/tables.py", r"\.min / 5", "", "small is small enough"),
     Equivalent("credit/tables.py", r"real & \(place .* -> place", "", "no fork is beyond the words"),
-    Equivalent("credit/fused.py", r"part\.detach\(\) -> part", "requires_grad_", "gradients are formed by hand there"),
+    Equivalent(
+        "credit/fused.py",
+        r"(features|weight|bias)\.detach\(\) -> (features|weight|bias)",
+        "requires_grad_",
+        "gradients are formed by hand there",
+    ),
     Equivalent("credit/oracle/edit.py", r"len\(states\) [-+]", "clamp", "the first row has the largest code of all"),
     Equivalent("credit/oracle/edit.py", r"-self\.reward\[state, :1\]", "", "eos gains 0"),
     Equivalent(

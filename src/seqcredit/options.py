@@ -5,6 +5,7 @@ error that says the range. An option may have presets, for the points in which t
 """
 
 import difflib
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
@@ -74,7 +75,10 @@ def build(kind: type[O], table: Mapping[str, object], where: str) -> O:
         if name not in table and each.default is MISSING and each.default_factory is MISSING:
             raise UserError(f"{where}: the key {name!r} is missing.")
     filled = {key: _filled(value, known[key]) for key, value in table.items()}
-    return kind(**checked(kind, filled, where))
+    try:
+        return kind(**checked(kind, filled, where))
+    except UserError as error:  # what does not go together is said of the place, not of the class
+        raise UserError(re.sub(rf"^{kind.__name__}: ", f"{where}: ", str(error))) from None
 
 
 def checked(kind: type[Options], values: Mapping[str, object], where: str) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def test_rollouts_are_made_anew_only_where_the_actor_moves(prepared: Prepared) -
     recipe = Recipe("r", (CRITIC,), actor=SMALL, critic=JUDGED)
     actor, actions = build_actor(recipe, prepared).train(), len(prepared.target_vocabulary)
     judge = RolloutJudge(
-        examples(prepared, recipe.payoff), CRITIC.longest, CRITIC.looking.later_tau, 3, words=2, rollouts=8
+        examples(prepared, recipe.payoff), CRITIC.longest_for, CRITIC.later_tau, 3, words=2, rollouts=8
     )
     assert "+-" not in judge.name
     low, high = (judge.error(actor, Constant(value, actions)) for value in (-100.0, 100.0))

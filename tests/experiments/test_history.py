@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from seqcredit.errors import UserError
+from seqcredit.experiments.build import task_of
 from seqcredit.experiments.history import history, labels
 from seqcredit.experiments.runs import Run
 from seqcredit.training.log import History, titles
@@ -65,14 +67,15 @@ def test_what_a_rollback_undid_is_left_out(tiny, tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_is_one_run(tiny, tmp_path: Path) -> None:
-    from seqcredit.training.trainer import Trainer
+    from seqcredit.training.trainer import Reporting, Trainer
 
     shutil.copytree(tiny.stopped.folder, tmp_path / "stopped")
     run = Run.open(tmp_path / "stopped")
     before = history(run).curve("reward")
     with (run.folder / "log.jsonl").open("a") as file:  # killed after its checkpoint: what it wrote then is cut off
         file.write('{"event": "train", "phase": "actor_critic", "updates": 6, "rew')
-    Trainer(run, tiny.prepared, lambda _: None, log_every=2).train()
+    task = task_of(run.recipe, tiny.prepared)
+    Trainer(task, run.folder, Reporting(lambda _: None, log_every=2)).train()
     after = history(run).curve("reward")
     assert after[: len(before)] == before
     assert [at for at, _ in after] == [*range(38, 55, 2)]
@@ -105,8 +108,7 @@ def test_a_run_is_judged_by_its_metric(tiny, tmp_path: Path, monkeypatch: pytest
     run = copy(tiny.done, tmp_path / "edit", "".join(json.dumps(entry) + "\n" for entry in entries))
     for metric, key, title in (("edit", "edit", "validation token error rate"),
                                ("reward", "validation_reward", "validation reward")):  # fmt: skip
-        monkeypatch.setattr("seqcredit.experiments.history.name_of", lambda recipe, name=metric: name)
-        found = history(run)
+        found = history(replace(run, recipe=replace(run.recipe, metric=metric)))
         assert found.curve(key) == [(3, 40.0 if metric == "edit" else 7.0)]
         assert titles([found])[key] == title
         assert found.curve("reward") == [(3, 7.0)]

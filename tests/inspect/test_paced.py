@@ -29,10 +29,10 @@ def test_its_steps_are_its_features(feeding: bool) -> None:
     memory, tokens = model.encode(batch.source), batch.references[:, 0]
     state, token, steps = model.start(memory), None, []
     for t in range(tokens.shape[1]):
-        features, state = model.step(memory, state, token)
-        steps.append(features)
+        scores, state = model.step(memory, state, token)
+        steps.append(scores.features)
         token = tokens[:, t]
-    torch.testing.assert_close(torch.stack(steps, 1), model.features(memory, tokens))
+    torch.testing.assert_close(torch.stack(steps, 1), model.score(memory, tokens).features)
 
 
 def test_lengths_are_those_of_multi30k() -> None:

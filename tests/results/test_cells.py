@@ -75,11 +75,12 @@ def test_counts_that_are_missing_or_broken(prepared: Prepared, tmp_path: Path) -
 
 def test_settings_and_validation_are_those_of_the_last_phase() -> None:
     (cell,) = cells.read([ROOT / "results" / "tatoeba-seeds" / "erac-1.json"])
-    assert cell.actor_critic is not None
-    assert (cell.actor_critic.tau, cell.actor_critic.epochs) == (0.04, 1)
+    assert cell.joint is not None
+    assert (cell.option("tau"), cell.joint.epochs, cell.future_entropy) == (0.04, 1, True)
     assert cell.validation == cell.figures["validation"]["actor_critic"]
     (cell,) = cells.read([ROOT / "results" / "tatoeba-seeds" / "mle-1.json"])
-    assert cell.actor_critic is None
+    assert cell.joint is None
+    assert (str(cell.option("tau")), cell.future_entropy) == ("nan", False)
 
 
 def test_a_cell_without_a_metric_is_judged_by_bleu() -> None:

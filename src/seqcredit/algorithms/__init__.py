@@ -1,7 +1,7 @@
 """What is learned from what? One file an algorithm: options, networks, loss, and what it is judged by."""
 
 import sys
-from dataclasses import is_dataclass
+from inspect import isabstract
 from pathlib import Path
 
 from seqcredit.algorithms.erac import ActorCritic, Critic
@@ -40,17 +40,20 @@ ALGORITHMS: dict[str, type[Phase]] = {
 }
 
 
-def algorithm(objective: str, folder: Path | None = None) -> type[Phase]:
+def algorithm(objective: object, folder: Path | None = None) -> type[Phase]:
     """An algorithm by its name in a recipe, which is in `folder`: one of ours, or `my_file:MyAlgorithm`."""
-    if objective in ALGORITHMS:
+    if isinstance(objective, str) and objective in ALGORITHMS:
         return ALGORITHMS[objective]
-    if not is_named(objective):
+    if not isinstance(objective, str) or not is_named(objective):
         names = ", ".join(ALGORITHMS)
         raise UserError(f"objective is {objective!r}, but it must be one of {names}, or FILE:CLASS of your own.")
     found = find(objective, folder)
-    if not (isinstance(found, type) and issubclass(found, Phase) and is_dataclass(found)):
-        raise UserError(f"{objective} is no algorithm: make it a frozen dataclass below seqcredit.algorithms.Phase.")
-    return found
+    kind = found if isinstance(found, type) and issubclass(found, Phase) else None
+    if kind is None or "__dataclass_fields__" not in vars(kind) or isabstract(kind):
+        raise UserError(
+            f"{objective} is no algorithm: make it a frozen dataclass below seqcredit.algorithms.Phase, with a `loss`."
+        )
+    return kind
 
 
 def objective_of(phase: Phase) -> str:

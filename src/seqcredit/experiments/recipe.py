@@ -14,7 +14,7 @@ from seqcredit.algorithms import Phase, algorithm, objective_of
 from seqcredit.errors import UserError
 from seqcredit.models.build import LSTM
 from seqcredit.named import is_named
-from seqcredit.options import FIDELITIES, FROM_1, SEED, Fidelity, O, Options, Range, build, option, presets
+from seqcredit.options import FIDELITIES, FROM_1, SEED, Fidelity, Options, Range, build, option, presets
 from seqcredit.rewards.payoff import GIVEN, Payoff
 from seqcredit.types import Json
 
@@ -75,7 +75,7 @@ def parse(table: Mapping[str, object], where: str, folder: Path | None = None) -
     phases = table.get("phase")
     if not isinstance(phases, list) or not phases or not all(isinstance(phase, Mapping) for phase in phases):
         raise UserError(f"{where}: there is no [[phase]]; a recipe needs at least one.")
-    recipe = _without_kind(Recipe, {**table, "phase": ()}, where)
+    recipe = build(Recipe, {**table, "phase": ()}, where)
     if recipe.actor.copy:
         raise UserError(
             f"{where}: actor: copy is {recipe.actor.copy}, but only a critic reads the reference; leave it to [critic]."
@@ -103,22 +103,13 @@ def until(recipe: Recipe, phase: str) -> Recipe:
 def _phase(table: Mapping[str, object], recipe: Recipe, where: str, folder: Path | None) -> Phase:
     objective = table.get("objective")
     try:
-        kind = algorithm(str(objective) if isinstance(objective, str) else repr(objective), folder)
+        kind = algorithm(objective, folder)
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     rest = {key: OLD_VALUES.get((str(objective), key, str(value)), value) for key, value in table.items()}
     rest.pop("objective")
     defaults = {"name": str(objective).rpartition(":")[2], **presets(kind, recipe.fidelity, recipe.actor.input_feeding)}
-    return _without_kind(kind, {**defaults, **rest}, f"{where} ({objective})")
-
-
-def _without_kind(kind: type[O], table: Mapping[str, object], where: str) -> O:
-    """Options from a table; what does not go together is said of the place, not of the class."""
-    try:
-        return build(kind, table, where)
-    except UserError as error:
-        said = str(error).removeprefix(f"{kind.__name__}: ").removeprefix("Payoff: ")
-        raise UserError(said if said.startswith(where) else f"{where}: {said}") from None
+    return build(kind, {**defaults, **rest}, f"{where} ({objective})")
 
 
 def _override(table: Json, text: str) -> None:
