@@ -60,6 +60,7 @@ LATER = (
 )  # fmt: skip
 # Tests that stand elsewhere than in the mirror image, of files whose name begins so.
 ALSO = {
+    "algorithms/__init__.py": "algorithms/test_own.py",
     "credit/tables.py": "credit/test_fused.py",
     "credit/pieces.py": "credit/test_fused.py",
     "experiments/entries.py": "experiments/test_plan.py",
