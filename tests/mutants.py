@@ -150,7 +150,7 @@ def tests_of(file: str) -> list[Path]:
     """The tests in the mirror image of a file, and those elsewhere that are its own too."""
     mirror = Path(file).with_name(f"test_{Path(file).stem}.py")
     names = [str(mirror), *(also for start, also in ALSO.items() if file.startswith(start))]
-    return [ROOT / "tests" / name for name in dict.fromkeys(names)]
+    return [ROOT / "tests" / name for name in dict.fromkeys(names) if not name.endswith("test___init__.py")]
 
 
 # --- tried -----------------------------------------------------------------------------------------------------------

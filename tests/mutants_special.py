@@ -172,9 +172,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("named.py", r"\[:9\]", "", "any letters will do"),
     Equivalent("inspect/numbers.py", r"forgotten: expected_value", "", "there eos is certain in logp too"),
     Equivalent("inspect/examiners.py", r"-> holders or trained", "", "who has a critic's weights has trained it"),
-    Equivalent("results/significance.py", r"exact\[2:7\]", "", "sacreBLEU reads four of them"),
     Equivalent("rewards/cider.py", r"before \* size - first", "", "another key, and as unique"),
-    Equivalent("rewards/corpus.py", r"\[:, -2\]", "pad(words)", "the last column is eos, which changes no score"),
     Equivalent("rewards/edit.py", r"tokens\.shape\[1\] \+ references", "missing =", "what is too long is cut off"),
     Equivalent("rewards/edit.py", r"UNMATCHED \+ 1", "", "neither is a word"),
 )

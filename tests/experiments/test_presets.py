@@ -25,8 +25,20 @@ def test_phases_for_a_fresh_model_and_for_a_trained_one(plan: Plan, fresh: list[
 
 
 def test_options_reach_their_phases() -> None:
-    plan = ERAC(tau=0.03, epochs=4, critic_epochs=5, mle_epochs=6, learning_rate=0.1, critic_learning_rate=0.2,
-                mle_learning_rate=0.3, samples=7, mle_weight=0.8, smoothing=0.9, target_rate=0.11, batch_size=12)  # fmt: skip
+    plan = ERAC(
+        tau=0.03,
+        epochs=4,
+        critic_epochs=5,
+        mle_epochs=6,
+        learning_rate=0.1,
+        critic_learning_rate=0.2,
+        mle_learning_rate=0.3,
+        samples=7,
+        mle_weight=0.8,
+        smoothing=0.9,
+        target_rate=0.11,
+        batch_size=12,
+    )
     mle, critic, joint = plan.phases(trained=False)
     assert isinstance(critic, Critic)
     assert isinstance(joint, ActorCritic)
@@ -48,5 +60,5 @@ def test_options_reach_their_phases() -> None:
 
 
 def test_a_value_out_of_range_is_one_sentence() -> None:
-    with pytest.raises(UserError, match="VAML: kappa is 2.0, but it must be from 0 to 1"):
+    with pytest.raises(UserError, match=r"VAML: kappa is 2\.0, but it must be from 0 to 1"):
         VAML(kappa=2.0)
