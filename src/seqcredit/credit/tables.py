@@ -7,7 +7,7 @@ own number, or at its row in `states`, so that sequences with a common beginning
 import math
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 import torch
@@ -147,10 +147,7 @@ class Reader:
         self.features, self.weight = table.features.detach().to(dtype), table.weight.detach().to(dtype)
         self.eos_id, self.actions = table.eos, table.actions
         self.bias = self._bias(table)
-        self._modes: tuple[AbstractContextManager[object], ...] = (
-            torch.no_grad(),
-            torch.autocast(device, enabled=False),
-        )
+        self._device, self._modes = device, ExitStack()
 
     def _bias(self, table: Table) -> Tensor:
         """What is added to the scores; an id that is no action gets so little that its probability is 0."""
@@ -162,12 +159,11 @@ class Reader:
         return bias if table.actions is None else bias.masked_fill(~table.actions, least)
 
     def __enter__(self) -> None:
-        for mode in self._modes:
-            mode.__enter__()
+        self._modes.enter_context(torch.no_grad())
+        self._modes.enter_context(torch.autocast(self._device, enabled=False))
 
     def __exit__(self, *error: object) -> None:
-        for mode in reversed(self._modes):
-            mode.__exit__(*error)  # type: ignore[arg-type]
+        self._modes.close()
 
     def numbers(self, given: Tensor | None, count: int) -> Tensor:
         """Constants in the precision of sums; ones if not given."""

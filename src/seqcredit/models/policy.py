@@ -38,6 +38,9 @@ class Rows(Protocol):
         ...
 
 
+Some = TypeVar("Some", bound="Tensors")
+
+
 @dataclass(frozen=True)
 class Tensors:
     """Rows that are tensors: a dataclass of tensors whose first axis is the batch."""
@@ -47,18 +50,18 @@ class Tensors:
         """How many sequences there are."""
         return len(getattr(self, fields(self)[0].name))
 
-    def select(self: Same, index: Int[Tensor, " N"]) -> Same:
+    def select(self: Some, index: Int[Tensor, " N"]) -> Some:
         """The sequences at `index`, in its order."""
         return type(self)(*(tensor.index_select(0, index) for tensor in tensors_of(self)))
 
-    def join(self: Same, other: Same) -> Same:
+    def join(self: Some, other: Some) -> Some:
         """These sequences, then others."""
         return type(self)(*(torch.cat(pair) for pair in zip(tensors_of(self), tensors_of(other), strict=True)))
 
 
-def tensors_of(rows: object) -> list[Tensor]:
+def tensors_of(rows: Tensors) -> list[Tensor]:
     """The tensors of a dataclass, in the order of its fields."""
-    return [getattr(rows, field.name) for field in fields(rows)]  # type: ignore[arg-type]
+    return [getattr(rows, field.name) for field in fields(rows)]
 
 
 R = TypeVar("R", bound=Rows)
