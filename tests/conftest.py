@@ -9,6 +9,9 @@ from jaxtyping import install_import_hook
 if "SEQCREDIT_UNCHECKED" not in os.environ:
     install_import_hook("seqcredit", "beartype.beartype")
 
+# For the processes that tests start: threads of small networks only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # Some virtual machines announce AMX and stop whoever uses it; oneDNN believes them.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 

@@ -47,9 +47,9 @@ Scheme = Literal["light", "dark"]
 
 @pytest.fixture(scope="session")
 def run() -> Callable[..., Done]:
-    def command(*words: object, stdin: str = "") -> Done:
+    def command(*words: object, stdin: str = "", cwd: Path | None = None) -> Done:
         line = [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
-        return subprocess.run(line, capture_output=True, text=True, check=False, input=stdin)
+        return subprocess.run(line, capture_output=True, text=True, check=False, input=stdin, cwd=cwd)
 
     return command
 

@@ -15,8 +15,11 @@ import torch
 
 import seqcredit as sc
 from seqcredit.algorithms import Mle
+from seqcredit.cli import main
+from seqcredit.data.storage import checksum
 from seqcredit.errors import UserError
 from seqcredit.experiments.runs import Run
+from seqcredit.results.evaluate import read_result
 from seqcredit.rewards import Custom
 
 SMALL = sc.LSTM(embedding=16, hidden=16)
@@ -66,6 +69,21 @@ def test_a_run_folder_like_every_other(tmp_path: Path) -> None:
     assert again.evaluate("test") == trained.evaluate(pairs(20, 2))
     assert again.evaluate("test").outputs == again.translate([source for source, _ in pairs(20, 2)])
     assert again.evaluate(pairs(9, 4), metric="edit").value >= 0
+    result, _ = read_result(run, list(again.prepared.split("test").reference_texts()))
+    assert result["score"] == round(again.evaluate("test").value, 4)
+    assert result["hypotheses_checksum"] == checksum(run.folder / "hypotheses" / "test.txt")
+
+
+def test_a_finished_run_given_again_is_opened(tmp_path: Path) -> None:
+    def call(seed: int = 1) -> sc.Trained:
+        return sc.train(SMALL, pairs(), algorithm=FAST, out=tmp_path / "run", seed=seed, say=None)
+
+    first, again = call(), call()
+    assert [*first.actor.state_dict()] == [*again.actor.state_dict()]
+    for one, other in zip(first.actor.state_dict().values(), again.actor.state_dict().values(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    with pytest.raises(UserError, match="a run with other settings"):
+        call(seed=2)
 
 
 def test_training_goes_on_from_what_was_trained(tmp_path: Path) -> None:
@@ -149,6 +167,21 @@ def test_any_module(tmp_path: Path) -> None:
     assert isinstance(further.translate("1 2"), str)
     again = sc.load(tmp_path / "run", model=Net)
     assert again.translate(["1", "2 3"]) == trained.translate(["1", "2 3"])
+
+
+@pytest.mark.parametrize("words", [["resume"], ["evaluate", "--split", "valid"], ["inspect"]])
+def test_the_command_line_says_that_only_python_has_the_model(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sc.train(
+        sc.train(Net, pairs(40), algorithm=FAST, say=None), pairs(40), algorithm=FAST, out=tmp_path / "r", say=None
+    )
+    with pytest.raises(SystemExit, match="2"):
+        main([words[0], str(tmp_path / "r"), *words[1:]])
+    said = f"seqcredit: The model of {tmp_path / 'r'} was given in Python: open it there, by seqcredit.load(run, model"
+    assert capsys.readouterr().err.startswith(said)
+    with pytest.raises(UserError, match="was given in Python"):
+        sc.load(tmp_path / "r")
 
 
 SCRIPT = """

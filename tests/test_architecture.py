@@ -32,7 +32,8 @@ ARROWS: dict[str, set[str]] = {
 }
 PARTS = set(ARROWS) - LEAVES
 ARROWS["commands"] = LEAVES | PARTS
-ARROWS["api"] = LEAVES | PARTS
+ARROWS["trained"] = LEAVES | PARTS
+ARROWS["api"] = LEAVES | PARTS | {"trained"}
 ARROWS["cli"] = {"commands", "errors"}
 ARROWS["__main__"] = {"cli"}
 # What the mathematics may import from outside.

@@ -72,14 +72,25 @@ def test_it_runs_from_an_empty_folder(scripts: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_runs_from_an_empty_folder(scripts: Path, tmp_path: Path) -> None:
-    if "--quick" not in run(scripts / "seqcredit", "demo", "--help", cwd=tmp_path):
-        return  # the option is not there yet
-    assert "ERAC" in run(scripts / "seqcredit", "demo", "--quick", cwd=tmp_path)
+def test_the_quick_demo_runs_from_an_empty_folder(scripts: Path, tmp_path: Path) -> None:
+    """MLE, continued MLE and ERAC with a small budget: ERAC is above both."""
+    said = run(scripts / "seqcredit", "demo", "--quick", cwd=tmp_path)
+    rows = [line.split("│")[1:-1] for line in said.splitlines() if line.startswith("│")]
+    bleu = {row[0].strip(): float(row[1]) for row in rows}
+    assert list(bleu) == ["MLE", "continued MLE", "ERAC"]
+    assert bleu["MLE"] > 60
+    assert bleu["ERAC"] > max(bleu["MLE"], bleu["continued MLE"]) + 2
+    assert [line.split()[0] for line in said.splitlines() if "(untrained" in line] == ["ERAC's"]
 
 
 @pytest.mark.slow
-def test_the_readme_begins_with_code_that_runs(scripts: Path, tmp_path: Path) -> None:
+def test_the_readme_begins_with_code_that_does_what_it_says(scripts: Path, tmp_path: Path) -> None:
+    """Twelve lines and a few blank ones; the formal answer, then a casual one that is right more often."""
     code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
-    if code.startswith("import seqcredit as sc"):  # until it does, test_readme.py alone looks after it
-        run(scripts / "python", "-c", code, cwd=tmp_path)
+    assert code.startswith("import random\nimport seqcredit as sc\n")
+    assert len([line for line in code.splitlines() if line]) <= 12
+    first, formal, second, casual = run(scripts / "python", "-c", code, cwd=tmp_path).splitlines()[-4:]
+    before, after = (float(line.split()[1]) for line in (first, second))
+    assert after > before + 5
+    assert re.fullmatch(r"it is ten o'clock|\w+ , that would be ten", formal)
+    assert re.fullmatch(r"(well|so|look|oh) , that would be ten", casual)

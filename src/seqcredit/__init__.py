@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seqcredit import models, rewards
-    from seqcredit.api import Evaluation, Trained, load, train
+    from seqcredit.api import train
     from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, VAML
     from seqcredit.models.build import LSTM
+    from seqcredit.trained import Evaluation, Trained, load
 
     __version__: str
 
@@ -37,7 +38,8 @@ __all__ = [
 ]
 
 _FROM = {
-    **dict.fromkeys(("Evaluation", "Trained", "load", "train"), "seqcredit.api"),
+    "train": "seqcredit.api",
+    **dict.fromkeys(("Evaluation", "Trained", "load"), "seqcredit.trained"),
     **dict.fromkeys(("AC", "ERAC", "MLE", "RAML", "VAML"), "seqcredit.experiments.presets"),
     "LSTM": "seqcredit.models.build",
 }

@@ -1,123 +1,39 @@
 """The Python front door: `train` takes a model, data, a reward and an algorithm, and gives a trained model back."""
 
-import copy
 import json
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from seqcredit.algorithms import Phase
-from seqcredit.data.batches import from_sentences
 from seqcredit.data.examples import Row, Tokenizer, examples
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.text import Example
 from seqcredit.errors import UserError
-from seqcredit.experiments.build import build_metric, load_actor, task_of
+from seqcredit.experiments.build import task_of
 from seqcredit.experiments.presets import MLE, Plan
 from seqcredit.experiments.recipe import Recipe, resolved
 from seqcredit.experiments.runs import Run
 from seqcredit.experiments.start import open_data
 from seqcredit.models.build import LSTM
-from seqcredit.models.policy import Network, Policy
-from seqcredit.models.wrapped import Wrapped
-from seqcredit.rewards import Custom, metrics
-from seqcredit.rewards.metrics import Metric, corpus
-from seqcredit.rewards.payoff import GIVEN, Payoff
-from seqcredit.training.decoding import Search, translate
+from seqcredit.results import evaluate
+from seqcredit.rewards import Custom
+from seqcredit.rewards.payoff import Payoff
+from seqcredit.trained import Model, Scorer, Trained, is_own, judge, own_actor, word_for
 from seqcredit.training.trainer import Reporting, Trainer
-from seqcredit.training.weights import INITIAL, of_network
+from seqcredit.training.weights import INITIAL
 from seqcredit.types import Reward
 
 Data = Iterable[Row] | Path | str  # rows in memory, or a folder that `seqcredit prepare` made
-Scorer = Callable[[str, list[str]], float]  # of a text, given its references
-Model = LSTM | nn.Module | Callable[[int, int], nn.Module]  # a callable gets the sizes of both vocabularies
 
 HELD_OUT = 20  # every so many examples are for validation, where none are given
 MOST_HELD_OUT = 1_000
-
-
-class Evaluation(NamedTuple):
-    """A figure, how it was measured, and the outputs that it is of.
-
-    >>> print(Evaluation("BLEU", 54.321, "nrefs:1", ["a text"]))
-    BLEU 54.32 (nrefs:1)
-    """
-
-    metric: str
-    value: float
-    signature: str
-    outputs: list[str]
-
-    def __str__(self) -> str:
-        return f"{self.metric} {self.value:.2f} ({self.signature})"
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A trained model: it translates, it can be evaluated, and `train` goes on from it.
-
-    Its run folder is like every other: `seqcredit inspect`, `compare`, `watch` and the other commands take it.
-
-    >>> trained = train(LSTM(hidden=8, embedding=8), [("a b", "b a")] * 40, algorithm=MLE(epochs=1), say=None)
-    >>> len(trained.translate(["a", "b"]))
-    2
-    >>> trained.evaluate([("a b", "b a")], metric="exact").metric
-    'exact match'
-    """
-
-    run: Run
-    prepared: Prepared
-    actor: Network
-    metric: Metric
-    tokenizer: Tokenizer = str.split
-
-    @property
-    def folder(self) -> Path:
-        """Where the run is."""
-        return self.run.folder
-
-    def translate(self, source: str | Sequence[str], beam: int | None = None) -> str | list[str]:
-        """The best output for a text, or for each of several; greedily unless a beam is given."""
-        texts = [source] if isinstance(source, str) else list(source)
-        if not all(isinstance(text, str) for text in texts):
-            raise UserError(f"translate takes a text or a list of texts, not {source!r}.")
-        found = self._outputs(texts, beam)
-        return found[0] if isinstance(source, str) else found
-
-    def evaluate(
-        self, data: Iterable[Row] | str = "test", metric: str | Scorer | None = None, beam: int | None = None
-    ) -> Evaluation:
-        """A metric of outputs for rows in memory, or for a split of the data that the run was trained on."""
-        judge = self.metric if metric is None else _judge(metric)
-        if isinstance(data, str):
-            split = self.prepared.split(data)
-            sources, references = list(split.source_texts()), list(split.reference_texts())
-        else:
-            rows = list(examples(data, self.tokenizer))
-            sources = [row.source.split() for row in rows]
-            references = [[text.split() for text in row.references] for row in rows]
-        outputs = self._outputs([" ".join(words) for words in sources], beam, cut=str.split)
-        score = corpus(judge, [text.split() for text in outputs], references, sources)
-        return Evaluation(judge.label, score.value, score.signature, outputs)
-
-    @torch.no_grad()
-    def _outputs(self, texts: Sequence[str], beam: int | None, cut: Tokenizer | None = None) -> list[str]:
-        """Outputs for texts, a few at a time."""
-        search = Search(beam or 1, self.run.recipe.longest_output + 1)
-        words = [[str(word) for word in (cut or self.tokenizer)(text)] for text in texts]
-        device, found = next(self.actor.parameters()).device, []
-        for start in range(0, len(words), search.batch_size):
-            batch = from_sentences(words[start : start + search.batch_size], self.prepared.source_vocabulary)
-            found += translate(self.actor, self.prepared, batch.source.to(device), search)
-        return [" ".join(output) for output in found]
 
 
 def train(
@@ -158,7 +74,7 @@ def train(
         "model" if out is None else Path(out).name,
         phases,
         seed=seed,
-        metric=metric if isinstance(metric, str) else _word(metric),
+        metric=metric if isinstance(metric, str) else word_for(metric),
         payoff=_payoff(reward),
         actor=model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM(),
         critic=critic or _critic_like(model),
@@ -173,37 +89,17 @@ def train(
     folder = Path(tempfile.mkdtemp(prefix="seqcredit-")) / "run" if out is None else Path(out)
     run, prepared = _open(folder, recipe, model, _Given(data, valid, test, tokenizer, min_count), say)
     task = task_of(
-        recipe, prepared, None, _reward(reward, prepared), None if isinstance(metric, str) else _judge(metric)
+        recipe, prepared, None, _reward(reward, prepared), None if isinstance(metric, str) else judge(metric)
     )
-    own = _own_actor(model, prepared)
+    own = own_actor(model, prepared)
     if own is not None:
         task.networks["actor"] = own
-    Trainer(task, run.folder, Reporting(say or _silent), device).train()
-    return Trained(run, prepared, task.networks["actor"].eval(), task.metric, tokenizer)
-
-
-def load(
-    run: Path | str,
-    model: nn.Module | Callable[[int, int], nn.Module] | None = None,
-    tokenizer: Tokenizer = str.split,
-    metric: str | Scorer | None = None,
-    device: torch.device | str = "cpu",
-) -> Trained:
-    """The model of a run folder, however it was trained. One that was given to `train` as a module is given again.
-
-    >>> load("runs/nowhere")
-    Traceback (most recent call last):
-    seqcredit.errors.UserError: runs/nowhere is not a run folder: it has no readable run.json.
-    """
-    opened = Run.open(Path(run))
-    prepared = open_data(opened.data, opened.about["vocabularies"])
-    own = None if model is None else _own_actor(model, prepared)
-    if own is None:
-        own = load_actor(opened, prepared, device)
-    else:
-        own.load_state_dict(of_network(opened.weights(), "actor"))
-    judge = build_metric(opened.recipe, prepared, opened.folder) if metric is None else _judge(metric)
-    return Trained(opened, prepared, own.to(device).eval(), judge, tokenizer)
+    trainer = Trainer(task, run.folder, Reporting(say or _silent), device)
+    trainer.train()
+    actor = task.networks["actor"].eval()
+    if "test" in prepared.manifest.splits and run.trains_an_actor():
+        (say or _silent)(evaluate.conclude(run, prepared, actor, task.metric, trainer.status.diverged, device))
+    return Trained(run, prepared, actor, task.metric, tokenizer)
 
 
 class _Given(NamedTuple):
@@ -250,7 +146,7 @@ def _create(folder: Path, recipe: Recipe, model: Model | Trained, prepared: Prep
             run.save_weights(INITIAL, tensors)
 
     text = resolved(recipe)
-    return Run.create(folder, text, recipe, data, prepared.checksums, _beside(recipe), begin)
+    return Run.create(folder, text, recipe, data, prepared.checksums, _beside(recipe), begin, is_own(model))
 
 
 def _splits(given: _Given, say: Callable[[str], None] | None) -> Mapping[str, Iterable[Example]]:
@@ -283,29 +179,13 @@ def _critic_like(model: Model | Trained) -> LSTM:
     return LSTM(options.embedding, options.hidden, attention="mlp", dropout=0.0)
 
 
-def _own_actor(model: Model | Trained, prepared: Prepared) -> Network | None:
-    """The actor that was given as a module; None where it is made from options."""
-    if isinstance(model, Trained):
-        plain = isinstance(model.actor, Wrapped) or "model" in model.run.about
-        return copy.deepcopy(model.actor) if plain else None
-    if isinstance(model, LSTM):
-        return None
-    sizes = (len(prepared.source_vocabulary), len(prepared.target_vocabulary))
-    made = model if isinstance(model, nn.Module) else model(*sizes)
-    if isinstance(made, Policy):
-        return made
-    if not isinstance(made, nn.Module):
-        raise UserError(f"model made {made!r} of the vocabulary sizes {sizes}, but it must make a torch.nn.Module.")
-    return Wrapped(made, sizes[1])
-
-
 # Rewards and metrics: by name in the recipe where they have one, else as given.
 
 
 def _payoff(reward: str | Payoff | Reward | Scorer) -> Payoff:
     if isinstance(reward, Payoff):
         return reward
-    return Payoff(metric=reward if isinstance(reward, str) else _word(reward))
+    return Payoff(metric=reward if isinstance(reward, str) else word_for(reward))
 
 
 def _reward(reward: str | Payoff | Reward | Scorer, prepared: Prepared) -> Reward | None:
@@ -315,17 +195,6 @@ def _reward(reward: str | Payoff | Reward | Scorer, prepared: Prepared) -> Rewar
     if isinstance(reward, Reward):
         return reward
     return Custom(reward, prepared.target_vocabulary.words, text=True, name="reward")
-
-
-def _judge(metric: str | Scorer) -> Metric:
-    return metrics.metric(metric) if isinstance(metric, str) else metrics.own(_word(metric), metric)
-
-
-def _word(thing: object) -> str:
-    """`module:name` of a function in a file of its own, else the word for what only Python knows."""
-    module, name = getattr(thing, "__module__", "__main__"), getattr(thing, "__qualname__", "")
-    known = module != "__main__" and name.isidentifier()
-    return f"{module}:{name}" if known and getattr(sys.modules.get(module), name, None) is thing else GIVEN
 
 
 def _beside(recipe: Recipe) -> Path | None:

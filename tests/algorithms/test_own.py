@@ -3,11 +3,13 @@
 Label smoothing that fades: an option, a schedule and a criterion of its own.
 """
 
+import json
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import torch
 from torch import Tensor
 
 from algorithms.tiny import BATCH, REWARD, models, noise
+from sample_runs import Done
 from seqcredit.algorithms import ALGORITHMS, Mle, Phase, Progress, algorithm, objective_of
 from seqcredit.cli import main
 from seqcredit.errors import UserError
@@ -179,6 +182,60 @@ def test_it_trains_is_killed_and_resumes_bit_for_bit(data: Path, tmp_path: Path)
     run("train", killed / "resolved.toml", "--data", data, "--out", again, *FREQUENT)
     assert same(whole, again)
     assert [path.name for path in elsewhere.iterdir()] == []
+
+
+SWEEP = """
+data = "DATA"
+runs = "runs"
+results = "results"
+seeds = [1, 2]
+[[cell]]
+name = "mle"
+recipe = "recipes/mle.toml"
+[[cell]]
+name = "fading"
+recipe = "recipes/fading.toml"
+against = ["mle"]
+"""
+
+
+@pytest.mark.slow
+def test_it_is_swept_and_stands_in_a_table(data: Path, tmp_path: Path, run: Callable[..., Done]) -> None:
+    """Beside MLE, with its difference and what chance makes of it."""
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "own_swept.py").write_text(FADING)
+    text = RECIPE.replace("FILE", "own_swept").replace("epochs = 6", "epochs = 2")
+    (tmp_path / "recipes" / "fading.toml").write_text(text)
+    likelihood = text.replace("own_swept:Fading", "mle").replace("share = 0.3", "").replace("fading", "plain MLE")
+    (tmp_path / "recipes" / "mle.toml").write_text(likelihood)
+    (tmp_path / "sweep.toml").write_text(SWEEP.replace("DATA", str(data)))
+    done = run("sweep", "sweep.toml", "--jobs", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "results").glob("*.json")) == [
+        "fading-1.json", "fading-2.json", "mle-1.json", "mle-2.json"
+    ]  # fmt: skip
+    shown = run("table", "results", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    rows = [[cell.strip() for cell in line.split("|")] for line in shown.stdout.splitlines() if line.startswith("|")]
+    assert {row[1] for row in rows} >= {"plain MLE", "fading"}
+    figures = [json.loads((tmp_path / "results" / f"fading-{seed}.json").read_text())["bleu"] for seed in (1, 2)]
+    (own,) = [row for row in rows if row[1] == "fading"]
+    assert any(f"{sum(figures) / 2:.2f}" in cell for cell in own)
+
+
+@pytest.mark.slow
+def test_two_processes_train_it_as_one_does(data: Path, tmp_path: Path) -> None:
+    (tmp_path / "own_shared.py").write_text(FADING)
+    (tmp_path / "fading.toml").write_text(RECIPE.replace("FILE", "own_shared").replace("epochs = 6", "epochs = 2"))
+    given = ["train", tmp_path / "fading.toml", "--data", data, "--threads", "1"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "seqcredit"]
+    for name, launch in (("one", [sys.executable, "-m", "seqcredit"]), ("two", torchrun)):
+        line = [*launch, *map(str, [*given, "--out", tmp_path / name])]
+        done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    one, two = final(tmp_path / "one"), final(tmp_path / "two")
+    for key in one:
+        torch.testing.assert_close(two[key], one[key], rtol=1e-3, atol=1e-4)
 
 
 ABSTRACT = "class Fading(Phase):\n    share: float = 0.1\n"

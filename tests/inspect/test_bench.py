@@ -56,7 +56,8 @@ def test_growth_is_plotted(monkeypatch, tmp_path, capsys) -> None:
     found = json.loads(capsys.readouterr().out)
     assert found["axes"]["words"] == [3, 9]
     assert set(found["milliseconds"]["samples"]) == {"RAML", "soft Q"}
-    assert all(few < many for few, many in found["milliseconds"]["vocabulary"].values())
+    few, many = (sum(pair[n] for pair in found["milliseconds"]["vocabulary"].values()) for n in (0, 1))
+    assert few < many  # of all steps together: one round of one step is at the mercy of the machine
     assert (tmp_path / "growth.svg").read_text().count("ms a step") == 1
 
 

@@ -20,4 +20,5 @@ def run(options: argparse.Namespace) -> int:
 
     shared.use_device(options)
     found, prepared = shared.open_run(options.run_folder)
+    found.must_be_ours()
     return train.finish(found, prepared, options, Processes.join())

@@ -71,10 +71,8 @@ def finish(run: "Run", prepared: "Prepared", options: argparse.Namespace, proces
         except StoppedError:
             raise UserError(f"stopped and saved; continue with `seqcredit resume {run.folder}`.") from None
     if processes.writes and "test" in prepared.manifest.splits and run.trains_an_actor():
-        search, metric, split = evaluate.final_search(run.recipe), task.metric, prepared.split("test")
-        figures, hypotheses = evaluate.evaluate(run, prepared, split, search, options.device, metric=metric)
-        evaluate.write_result(run, "test", figures, hypotheses, trainer.status.diverged)
-        print(f"test {metric.label} {figures['score']:.{metric.digits}f} ({figures['signature']})")
+        actor = task.networks["actor"].eval()
+        print(evaluate.conclude(run, prepared, actor, task.metric, trainer.status.diverged, options.device))
     processes.leave()
     if processes.writes:
         print(f"done: {run.folder}")

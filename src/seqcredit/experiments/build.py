@@ -92,6 +92,7 @@ def load_actor(
     run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None
 ) -> Seq2Seq | Captioner:
     """The actor of a finished phase, the last one by default."""
+    run.must_be_ours()
     actor = build_actor(run.recipe, prepared)
     actor.load_state_dict(of_network(run.weights(phase), "actor"))
     return actor.to(device).eval()

@@ -33,6 +33,8 @@ from seqcredit.named import file_of
 from seqcredit.training import weights
 from seqcredit.types import Json
 
+OWN_MODEL = "given in Python"
+
 
 @dataclass(frozen=True)
 class Run:
@@ -52,16 +54,18 @@ class Run:
         vocabularies: Mapping[str, str],
         beside: Path | None = None,
         begin: Callable[["Run"], None] | None = None,
+        own_model: bool = False,
     ) -> "Run":
         """A new run folder, which appears whole or not at all; an existing one is never written over.
 
-        Files that the recipe names are taken from the folder `beside`; `begin` adds what the run is to start from.
+        Files that the recipe names are taken from the folder `beside`; `begin` adds what the run is to start from;
+        `own_model` says that the actor was given in Python, so that no recipe can make it again.
         """
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UserError(f"{folder} is there already; resume it with `seqcredit resume {folder}`, or choose --out.")
         try:
             with new_folder(folder) as part:
-                about = _about(recipe, data, vocabularies, folder)
+                about = _about(recipe, data, vocabularies, folder) | ({"model": OWN_MODEL} if own_model else {})
                 (part / "recipe.toml").write_text(recipe_text, encoding="utf-8")
                 (part / "resolved.toml").write_text(resolved(recipe), encoding="utf-8")
                 (part / "run.json").write_text(json.dumps(about, indent=1) + "\n")
@@ -99,6 +103,13 @@ class Run:
     def phases_done(self) -> list[str]:
         """Names of the finished phases, in the recipe's order."""
         return weights.finished(self.folder, [phase.name for phase in self.recipe.phase])
+
+    def must_be_ours(self) -> None:
+        """Stop where the actor was given in Python: only Python can make it again."""
+        if "model" in self.about:
+            raise UserError(
+                f"The model of {self.folder} was given in Python: open it there, by seqcredit.load(run, model=...)."
+            )
 
     def trains_an_actor(self) -> bool:
         """Whether there is an actor worth evaluating at the end."""

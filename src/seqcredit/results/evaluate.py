@@ -22,6 +22,7 @@ from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_metric, load_actor
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
+from seqcredit.models.policy import Network
 from seqcredit.rewards.figures import figures_of
 from seqcredit.rewards.metrics import (
     BLEU,
@@ -104,10 +105,16 @@ def evaluate(
 ) -> tuple[Json, list[list[str]]]:
     """Scores of a run on a split, and its hypotheses."""
     actor = load_actor(run, prepared, device, phase)
+    return measured(actor, prepared, split, search, metric or metric_of(run, prepared), device)
+
+
+def measured(
+    actor: Network, prepared: Prepared, split: Split, search: Search, metric: Metric, device: torch.device | str
+) -> tuple[Json, list[list[str]]]:
+    """Scores of an actor on a split, and its hypotheses."""
     started = time.monotonic()
     hypotheses = decode(actor, prepared, split, search, device)
     references = list(split.reference_texts())
-    metric = metric or metric_of(run, prepared)
     figures = scores(hypotheses, references, list(split.source_texts()), metric)
     if split.pictures:
         figures |= caption_scores(hypotheses, references)
@@ -116,6 +123,15 @@ def evaluate(
         "seconds_of_search": round(time.monotonic() - started, 2),
         "search": search._asdict(),
     }, hypotheses
+
+
+def conclude(
+    run: Run, prepared: Prepared, actor: Network, metric: Metric, diverged: Sequence[str], device: torch.device | str
+) -> str:
+    """Evaluate what was trained on the test set and keep it as the run's result; the figure in a line."""
+    figures, hypotheses = measured(actor, prepared, prepared.split(TEST), final_search(run.recipe), metric, device)
+    write_result(run, TEST, figures, hypotheses, diverged)
+    return f"test {metric.label} {figures['score']:.{metric.digits}f} ({figures['signature']})"
 
 
 def final_search(recipe: Recipe) -> Search:

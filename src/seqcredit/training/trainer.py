@@ -330,6 +330,7 @@ class Trainer:
         """Continue bit for bit where a checkpoint stood."""
         self.status = Status(**found.state["progress"])
         if self.status.done:
+            self._load(weights.load(self.folder, self.phase.name))
             return
         self._begin_phase()
         for name, network in self.learner.networks.items():

@@ -1,0 +1,162 @@
+"""What training gives back: a model with its run folder, to translate with, to evaluate, to go on from."""
+
+import copy
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from seqcredit.data.batches import from_sentences
+from seqcredit.data.examples import Row, Tokenizer, examples
+from seqcredit.data.prepared import Prepared
+from seqcredit.errors import UserError
+from seqcredit.experiments.build import build_metric, load_actor
+from seqcredit.experiments.runs import Run
+from seqcredit.experiments.start import open_data
+from seqcredit.models.build import LSTM
+from seqcredit.models.policy import Network, Policy
+from seqcredit.models.wrapped import Wrapped
+from seqcredit.rewards import metrics
+from seqcredit.rewards.metrics import Metric, corpus
+from seqcredit.rewards.payoff import GIVEN
+from seqcredit.training.decoding import Search, translate
+from seqcredit.training.weights import of_network
+
+Scorer = Callable[[str, list[str]], float]  # of a text, given its references
+Model = LSTM | nn.Module | Callable[[int, int], nn.Module]  # a callable gets the sizes of both vocabularies
+
+
+class Evaluation(NamedTuple):
+    """A figure, how it was measured, and the outputs that it is of.
+
+    >>> print(Evaluation("BLEU", 54.321, "nrefs:1", ["a text"]))
+    BLEU 54.32 (nrefs:1)
+    """
+
+    metric: str
+    value: float
+    signature: str
+    outputs: list[str]
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.value:.2f} ({self.signature})"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model: it translates, it can be evaluated, and `train` goes on from it.
+
+    Its run folder is like every other: `seqcredit inspect`, `compare`, `watch` and the other commands take it.
+
+    >>> from seqcredit import MLE, train
+    >>> trained = train(LSTM(hidden=8, embedding=8), [("a b", "b a")] * 40, algorithm=MLE(epochs=1), say=None)
+    >>> len(trained.translate(["a", "b"]))
+    2
+    >>> trained.evaluate([("a b", "b a")], metric="exact").metric
+    'exact match'
+    """
+
+    run: Run
+    prepared: Prepared
+    actor: Network
+    metric: Metric
+    tokenizer: Tokenizer = str.split
+
+    @property
+    def folder(self) -> Path:
+        """Where the run is."""
+        return self.run.folder
+
+    def translate(self, source: str | Sequence[str], beam: int | None = None) -> str | list[str]:
+        """The best output for a text, or for each of several; greedily unless a beam is given."""
+        texts = [source] if isinstance(source, str) else list(source)
+        if not all(isinstance(text, str) for text in texts):
+            raise UserError(f"translate takes a text or a list of texts, not {source!r}.")
+        found = self._outputs(texts, beam)
+        return found[0] if isinstance(source, str) else found
+
+    def evaluate(
+        self, data: Iterable[Row] | str = "test", metric: str | Scorer | None = None, beam: int | None = None
+    ) -> Evaluation:
+        """A metric of outputs for rows in memory, or for a split of the data that the run was trained on."""
+        used = self.metric if metric is None else judge(metric)
+        if isinstance(data, str):
+            split = self.prepared.split(data)
+            sources, references = list(split.source_texts()), list(split.reference_texts())
+        else:
+            rows = list(examples(data, self.tokenizer))
+            sources = [row.source.split() for row in rows]
+            references = [[text.split() for text in row.references] for row in rows]
+        outputs = self._outputs([" ".join(words) for words in sources], beam, cut=str.split)
+        score = corpus(used, [text.split() for text in outputs], references, sources)
+        return Evaluation(used.label, score.value, score.signature, outputs)
+
+    @torch.no_grad()
+    def _outputs(self, texts: Sequence[str], beam: int | None, cut: Tokenizer | None = None) -> list[str]:
+        """Outputs for texts, a few at a time."""
+        search = Search(beam or 1, self.run.recipe.longest_output + 1)
+        words = [[str(word) for word in (cut or self.tokenizer)(text)] for text in texts]
+        device, found = next(self.actor.parameters()).device, []
+        for start in range(0, len(words), search.batch_size):
+            batch = from_sentences(words[start : start + search.batch_size], self.prepared.source_vocabulary)
+            found += translate(self.actor, self.prepared, batch.source.to(device), search)
+        return [" ".join(output) for output in found]
+
+
+def load(
+    run: Path | str,
+    model: nn.Module | Callable[[int, int], nn.Module] | None = None,
+    tokenizer: Tokenizer = str.split,
+    metric: str | Scorer | None = None,
+    device: torch.device | str = "cpu",
+) -> Trained:
+    """The model of a run folder, however it was trained. One that was given to `train` as a module is given again.
+
+    >>> load("runs/nowhere")
+    Traceback (most recent call last):
+    seqcredit.errors.UserError: runs/nowhere is not a run folder: it has no readable run.json.
+    """
+    opened = Run.open(Path(run))
+    prepared = open_data(opened.data, opened.about["vocabularies"])
+    own = None if model is None else own_actor(model, prepared)
+    if own is None:
+        own = load_actor(opened, prepared, device)
+    else:
+        own.load_state_dict(of_network(opened.weights(), "actor"))
+    used = build_metric(opened.recipe, prepared, opened.folder) if metric is None else judge(metric)
+    return Trained(opened, prepared, own.to(device).eval(), used, tokenizer)
+
+
+def is_own(model: Model | Trained) -> bool:
+    """Whether the actor is a module of the user's own, which no recipe can make again."""
+    return "model" in model.run.about if isinstance(model, Trained) else not isinstance(model, LSTM)
+
+
+def own_actor(model: Model | Trained, prepared: Prepared) -> Network | None:
+    """The actor that was given as a module; None where it is made from options."""
+    if isinstance(model, Trained):
+        return copy.deepcopy(model.actor) if is_own(model) else None
+    if isinstance(model, LSTM):
+        return None
+    sizes = (len(prepared.source_vocabulary), len(prepared.target_vocabulary))
+    made = model if isinstance(model, nn.Module) else model(*sizes)
+    if isinstance(made, Policy):
+        return made
+    if not isinstance(made, nn.Module):
+        raise UserError(f"model made {made!r} of the vocabulary sizes {sizes}, but it must make a torch.nn.Module.")
+    return Wrapped(made, sizes[1])
+
+
+def judge(metric: str | Scorer) -> Metric:
+    return metrics.metric(metric) if isinstance(metric, str) else metrics.own(word_for(metric), metric)
+
+
+def word_for(thing: object) -> str:
+    """`module:name` of a function in a file of its own, else the word for what only Python knows."""
+    module, name = getattr(thing, "__module__", "__main__"), getattr(thing, "__qualname__", "")
+    known = module != "__main__" and name.isidentifier()
+    return f"{module}:{name}" if known and getattr(sys.modules.get(module), name, None) is thing else GIVEN
