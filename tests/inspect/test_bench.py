@@ -49,7 +49,7 @@ def test_parts_of_a_step_are_shares_of_it(timings: dict[str, bench.Timing]) -> N
 def test_growth_is_plotted(monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setattr(bench, "VOCABULARIES", (V,))
     monkeypatch.setattr(
-        bench, "AXES", {"vocabulary": (V, 20_000), "words": (3, 9), "samples": (2, 3), "width": (8, 16)}
+        bench, "AXES", {"vocabulary": (V, 8_000), "words": (3, 9), "samples": (2, 3), "width": (8, 16)}
     )
     with pytest.raises(SystemExit, match="0"):
         main(["bench", "--rounds", "1", "--growth", str(tmp_path / "growth.svg")])

@@ -73,7 +73,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     about = "default: runs/demo, runs/demo-captioning; with --quick, runs/demo-quick, runs/demo-captioning-quick"
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=about)
     parser.add_argument("--only", nargs="+", choices=ROWS, metavar="NAME", help=f"some of {', '.join(ROWS)}")
-    about = "a minute: fewer epochs, a shorter test, and only continued MLE MLE and ERAC"
+    about = "a minute: fewer epochs, a shorter test, and only MLE, continued MLE and ERAC"
     parser.add_argument("--quick", action="store_true", help=about)
 
 
