@@ -48,9 +48,7 @@ def test_parts_of_a_step_are_shares_of_it(timings: dict[str, bench.Timing]) -> N
 @pytest.mark.slow
 def test_growth_is_plotted(monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setattr(bench, "VOCABULARIES", (V,))
-    monkeypatch.setattr(
-        bench, "AXES", {"vocabulary": (V, 8_000), "words": (3, 9), "samples": (2, 3), "width": (8, 16)}
-    )
+    monkeypatch.setattr(bench, "AXES", {"vocabulary": (V, 8_000), "words": (3, 9), "samples": (2, 3), "width": (8, 16)})
     with pytest.raises(SystemExit, match="0"):
         main(["bench", "--rounds", "1", "--growth", str(tmp_path / "growth.svg")])
     found = json.loads(capsys.readouterr().out)
