@@ -117,6 +117,7 @@ FEEDING = {f"{stem}-feeding" for stem in FIVE}
 FROM_MLE = {"mle-continued", "raml-from-mle", "vaml-from-mle", "vaml-copying"}
 FOLDERS = {
     "iwslt14": Folder(FIVE | FEEDING | {"erac-without-future-entropy", "erac-2x512"}, "paper", 256),
+    "europarl": Folder({"mle"}, "paper", 256),
     "multi30k": Folder(FIVE | FROM_MLE - {"vaml-from-mle"}, "default", 256, dropout=0.5, epochs=24),
     "multi30k-small": Folder({"mle", "raml", "vaml"}, "default", 128, 12),
     "tatoeba": Folder(FIVE | FROM_MLE | {"erac-exact-eos", "erac-without-future-entropy"}, "default", 128, 8),

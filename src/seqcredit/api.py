@@ -1,6 +1,5 @@
 """The Python front door: `train` takes a model, data, a reward and an algorithm, and gives a trained model back."""
 
-import json
 import shutil
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from seqcredit.errors import UserError
 from seqcredit.experiments.build import task_of
 from seqcredit.experiments.presets import MLE, Plan
 from seqcredit.experiments.recipe import Recipe, resolved
-from seqcredit.experiments.runs import Run
+from seqcredit.experiments.runs import Run, about_of
 from seqcredit.experiments.start import open_data
 from seqcredit.models.build import LSTM
 from seqcredit.results import evaluate
@@ -117,9 +116,10 @@ def _open(
 ) -> tuple[Run, Prepared]:
     """The run folder with its data: a new one, or the one that is there, if it is of the same recipe."""
     if (folder / "run.json").exists():
-        if (folder / "resolved.toml").read_text(encoding="utf-8") != resolved(recipe):
+        known = folder / "resolved.toml"
+        if not known.exists() or known.read_bytes() != resolved(recipe).encode():
             raise UserError(f"{folder} is a run with other settings: choose another `out`, or remove it.")
-        run = Run(folder, recipe, json.loads((folder / "run.json").read_text()))
+        run = Run(folder, recipe, about_of(folder))
         return run, open_data(run.data, run.about["vocabularies"])
     if isinstance(given.data, Path | str):
         prepared = Prepared.open(Path(given.data))

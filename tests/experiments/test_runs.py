@@ -1,5 +1,7 @@
 """The run folder: made whole or not at all, never written over, with all that it needs within."""
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import torch
 
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, SoftQ, Vaml
 from seqcredit.errors import UserError
-from seqcredit.experiments.recipe import Recipe, load
+from seqcredit.experiments.recipe import RECIPES, Recipe, load
 from seqcredit.experiments.runs import Run, is_result, own_files
 from seqcredit.rewards.payoff import Payoff
 
@@ -32,6 +34,25 @@ def test_an_existing_run_is_never_written_over(tmp_path: Path) -> None:
 
 def test_not_a_run(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is not a run folder"):
+        Run.open(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "recipe"), [("erac", "iwslt14/erac"), ("vaml-copying", "tatoeba/vaml-copying")])
+def test_a_run_of_the_first_edition_is_read(name: str, recipe: str, tmp_path: Path) -> None:
+    """`first_edition/` holds what seqcredit 0.1.0 wrote as resolved.toml."""
+    old = Path(__file__).parent / "first_edition" / f"{name}.toml"
+    shutil.copy(old, tmp_path / "resolved.toml")
+    about = {"seqcredit": "0.1.0", "data": "/data", "vocabularies": {}}
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    assert Run.open(tmp_path).recipe == load(RECIPES / f"{recipe}.toml")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", '{"seed": 1}', '{"data": 1, "vocabularies": {}}', '{"data": "x"}', "\0"]
+)
+def test_a_damaged_run_json_is_one_sentence(text: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(UserError, match=r"is not a run folder: it has no readable run.json\.$"):
         Run.open(tmp_path)
 
 

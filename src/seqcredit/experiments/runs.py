@@ -80,10 +80,7 @@ class Run:
     @classmethod
     def open(cls, folder: Path) -> "Run":
         """A run that exists."""
-        try:
-            about = json.loads((folder / "run.json").read_text())
-        except (OSError, ValueError):
-            raise UserError(f"{folder} is not a run folder: it has no readable run.json.") from None
+        about = about_of(folder)
         return cls(folder, load(folder / "resolved.toml"), about)
 
     @property
@@ -123,6 +120,17 @@ class Run:
             listed = ", ".join(done) or "none"
             raise UserError(f"{self.folder} has no weights of phase {name!r}; finished phases: {listed}.")
         return weights.load(self.folder, name)
+
+
+def about_of(folder: Path) -> Json:
+    """What `run.json` says."""
+    try:
+        about: Json = json.loads((folder / "run.json").read_text())
+        if not isinstance(about["data"], str) or not isinstance(about["vocabularies"], dict):
+            raise ValueError
+    except (OSError, ValueError, TypeError, KeyError):
+        raise UserError(f"{folder} is not a run folder: it has no readable run.json.") from None
+    return about
 
 
 def is_result(recipe: Recipe) -> bool:
