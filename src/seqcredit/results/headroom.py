@@ -1,7 +1,7 @@
 """`seqcredit headroom`: what could still be gained from an actor, by deciding otherwise and by knowing more.
 
-A pay-off teaches an actor to say what is worth most on the average of all that it holds possible. Search comes near to
-that without being taught. How near, samples of the actor tell before anything is trained.
+A pay-off teaches an actor to choose the output that scores best on average, given what the actor believes. Search comes
+near to that without being taught. How near, samples of the actor tell before anything is trained.
 """
 
 import json
