@@ -1,8 +1,6 @@
 """A corpus, a recipe and two trained runs, made once through the command line; runs to look at; a browser."""
 
 import random
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import pytest
 
 import needs
+import starter
 from cellar import make_data, train
 from seqcredit.algorithms import ActorCritic, Mle, SoftQ
 from seqcredit.data.phrases import phrases
@@ -24,6 +23,7 @@ from seqcredit.inspect.subjects import Subject, inspect_split
 from seqcredit.models.build import LSTM
 from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.rewards.payoff import Payoff
+from starter import Done
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -41,17 +41,12 @@ optimizer = "adam"
 learning_rate = 0.02
 epochs = 2
 """
-Done = subprocess.CompletedProcess[str]
 Scheme = Literal["light", "dark"]
 
 
 @pytest.fixture(scope="session")
 def run() -> Callable[..., Done]:
-    def command(*words: object, stdin: str = "", cwd: Path | None = None) -> Done:
-        line = [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
-        return subprocess.run(line, capture_output=True, text=True, check=False, input=stdin, cwd=cwd)
-
-    return command
+    return starter.run
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,6 @@
 """Captioning through the command line, from lines about photographs to captions of files on disk."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 import needs
 from seqcredit.data.images import open_features
+from starter import Done
 
 DATA = needs.DATA / "flickr8k"
 RECIPE = """
@@ -45,17 +44,7 @@ learning_rate = 0.001
 batch_size = 8
 epochs = 1
 """
-Done = subprocess.CompletedProcess[str]
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def run() -> Callable[..., Done]:
-    def command(*words: object) -> Done:
-        line = [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
-        return subprocess.run(line, capture_output=True, text=True, check=False)
-
-    return command
 
 
 @pytest.fixture(scope="module")

@@ -116,8 +116,8 @@ def _open(
 ) -> tuple[Run, Prepared]:
     """The run folder with its data: a new one, or the one that is there, if it is of the same recipe."""
     if (folder / "run.json").exists():
-        known = folder / "resolved.toml"
-        if not known.exists() or known.read_bytes() != resolved(recipe).encode():
+        settings = folder / "resolved.toml"
+        if not settings.exists() or settings.read_bytes() != resolved(recipe).encode():
             raise UserError(f"{folder} is a run with other settings: choose another `out`, or remove it.")
         run = Run(folder, recipe, about_of(folder))
         return run, open_data(run.data, run.about["vocabularies"])

@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import Tensor
 
+import starter
 from algorithms.tiny import BATCH, REWARD, models, noise
-from sample_runs import Done
 from seqcredit.algorithms import ALGORITHMS, Mle, Phase, Progress, algorithm, objective_of
 from seqcredit.cli import main
 from seqcredit.errors import UserError
@@ -26,6 +26,7 @@ from seqcredit.experiments.runs import Run
 from seqcredit.training.learner import Learner
 from seqcredit.training.log import log_entries
 from seqcredit.types import token_mask
+from starter import Command, Done
 
 FADING = """
 from dataclasses import dataclass
@@ -126,10 +127,6 @@ def test_its_loss_by_hand(fading: type[Phase]) -> None:
 FREQUENT = ["--checkpoint-minutes", "0", "--log-every", "3", "--threads", "1"]  # a checkpoint after every update
 
 
-def command(*words: object) -> list[str]:
-    return [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
-
-
 def final(folder: Path) -> dict[str, Tensor]:
     return Run.open(folder).weights("Fading")
 
@@ -152,8 +149,8 @@ def test_it_trains_is_killed_and_resumes_bit_for_bit(data: Path, tmp_path: Path)
     (recipes / "own_killed.py").write_text(FADING)
     (recipes / "fading.toml").write_text(RECIPE.replace("FILE", "own_killed"))
 
-    def run(*words: object) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(command(*words), cwd=elsewhere, capture_output=True, text=True, check=False)
+    def run(*words: object) -> Done:
+        done = starter.run(*words, cwd=elsewhere)
         assert done.returncode == 0, done.stderr
         return done
 
@@ -161,14 +158,12 @@ def test_it_trains_is_killed_and_resumes_bit_for_bit(data: Path, tmp_path: Path)
     whole, killed, again = (tmp_path / name for name in ("whole", "killed", "again"))
     done = run(*given, "--out", whole, *FREQUENT)
     assert "Fading: own_killed:Fading, at most 6 epochs of 8 updates, adam 0.01" in done.stdout
-    process = subprocess.Popen(
-        command(*given, "--out", killed, *FREQUENT), cwd=elsewhere, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    process = Command(*given, "--out", killed, *FREQUENT, cwd=elsewhere)
     while len(list((killed / "checkpoints").glob("0*[05]"))) == 0:  # the fifth, or any later one of those
-        assert process.poll() is None, process.stderr.read()
+        assert process.running, process.said()
         time.sleep(0.002)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.signal(signal.SIGKILL)
+    process.done()
     assert not (killed / "weights").exists()
     assert not (killed / "result.json").exists()
     shutil.rmtree(recipes)

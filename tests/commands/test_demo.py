@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sample_runs import Done
 from seqcredit.commands import demo
 from seqcredit.errors import UserError
 from seqcredit.experiments import recipe as recipes
+from starter import Done
 
 
 @pytest.mark.slow

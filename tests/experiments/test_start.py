@@ -1,21 +1,15 @@
 """Data, and what another run has learned."""
 
-import contextlib
-import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 import torch
 
+import starter
 from seqcredit.algorithms import Critic, Mle, Phase
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
@@ -144,59 +138,9 @@ batch_size = 30
 KILLS = 12
 
 
-# A process that has imported everything, and starts others that run a command each: its process id, then its exit code.
-SERVER = """
-import json, os, sys
-import torch
-import seqcredit.experiments.build, seqcredit.results.evaluate, seqcredit.training.trainer
-from seqcredit.cli import main
-
-torch.set_num_threads(1)
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        try:
-            main(json.loads(line))
-        except SystemExit as done:
-            os._exit(done.code or 0)
-        os._exit(0)
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-class Starter:
-    """Starts commands quickly, one at a time."""
-
-    def __init__(self) -> None:
-        self.server = subprocess.Popen([sys.executable, "-c", SERVER], stdin=PIPE, stdout=PIPE, text=True)
-
-    def start(self, *words: object) -> int:
-        """The id of the process that runs a command."""
-        assert self.server.stdin is not None
-        self.server.stdin.write(json.dumps([*map(str, words)]) + "\n")
-        self.server.stdin.flush()
-        return self._number()
-
-    def wait(self) -> int:
-        """Its exit code; below 0, the signal that ended it."""
-        return self._number()
-
-    def finish(self, *words: object) -> None:
-        self.start(*words)
-        assert self.wait() == 0
-
-    def _number(self) -> int:
-        assert self.server.stdout is not None
-        return int(self.server.stdout.readline())
-
-
-@pytest.fixture
-def starter() -> Iterator[Starter]:
-    made = Starter()
-    yield made
-    made.server.communicate()
+def finish(*words: object) -> None:
+    done = starter.run(*words)
+    assert done.returncode == 0, done.stderr
 
 
 def same(one: Run, other: Run) -> bool:
@@ -213,35 +157,32 @@ def same(one: Run, other: Run) -> bool:
 
 
 @pytest.mark.slow
-def test_killed_while_it_takes_over_there_is_no_run_or_one_that_resumes(
-    starter: Starter, data: Path, tmp_path: Path
-) -> None:
+def test_killed_while_it_takes_over_there_is_no_run_or_one_that_resumes(data: Path, tmp_path: Path) -> None:
     """SIGKILL at random moments, half of them while the folder is made: nothing of a run, or all that it needs."""
     recipe = tmp_path / "warm.toml"
     recipe.write_text(RECIPE)
     often = ("--checkpoint-minutes", "0", "--log-every", "3")
-    starter.finish("train", recipe, "--data", data, "--out", tmp_path / "first", "--until", "mle")
+    finish("train", recipe, "--data", data, "--out", tmp_path / "first", "--until", "mle")
     given = ("train", recipe, "--data", data, "--init-from", tmp_path / "first", *often)
     started = time.monotonic()
-    starter.finish(*given, "--out", tmp_path / "whole")
+    finish(*given, "--out", tmp_path / "whole")
     whole, taken = Run.open(tmp_path / "whole"), Run.open(tmp_path / "first").weights("mle")
     rng, there, lasts = random.Random(4), 0, time.monotonic() - started
     for number in range(KILLS):
         place = tmp_path / f"kill{number}"
         place.mkdir()
-        process = starter.start(*given, "--out", place / "run")
+        process = starter.Command(*given, "--out", place / "run")
         while not any(place.iterdir()):  # what it is written in, before it has its name
             time.sleep(0.0002)
         time.sleep(rng.uniform(0, 0.03) if number % 2 else rng.uniform(0, lasts / 2))
-        with contextlib.suppress(ProcessLookupError):  # it may be done already
-            os.kill(process, signal.SIGKILL)
-        assert starter.wait() in (0, -signal.SIGKILL)
+        process.signal(signal.SIGKILL)
+        assert process.done().returncode in (0, -signal.SIGKILL)
         if not (place / "run").exists():
-            starter.finish(*given, "--out", place / "run")  # what is left over is in nobody's way
+            finish(*given, "--out", place / "run")  # what is left over is in nobody's way
         else:
             there += 1
             begun = Run.open(place / "run")
             assert all(torch.equal(tensor, begun.weights("mle")[key]) for key, tensor in taken.items())
-            starter.finish("resume", place / "run", *often)
+            finish("resume", place / "run", *often)
         assert same(whole, Run.open(place / "run"))
     assert 0 < there < KILLS  # both ways were tried

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from sample_runs import Done, Shown
+from sample_runs import Shown
 from seqcredit.data.batches import collate
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import load_actor
@@ -24,6 +24,7 @@ from seqcredit.rewards import Bleu, EditDistance
 from seqcredit.rewards.metrics import EDIT, corpus, corpus_bleu
 from seqcredit.training.decoding import Search, decode
 from seqcredit.types import Batch, lengths, pad, pad_references, token_mask
+from starter import Done
 
 A, B, C, D = 2, 3, 4, 5
 

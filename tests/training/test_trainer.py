@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import starter
 from seqcredit.algorithms import Criterion, Progress
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
@@ -25,6 +26,7 @@ from seqcredit.training.log import log_entries
 from seqcredit.training.trainer import Reporting, Trainer
 from seqcredit.training.validation import Validator
 from seqcredit.training.weights import INITIAL, of_network
+from starter import Command
 
 RECIPE = """
 name = "tiny ERAC"
@@ -208,10 +210,6 @@ def test_updates_end_a_phase_within_an_epoch_and_annealing_with_it(
     assert [(entry["updates"], entry["rate"]) for entry in validated] == [(8, pytest.approx(4 / 12)), (12, 0)]
 
 
-def command(*words: object) -> list[str]:
-    return [sys.executable, "-c", "from seqcredit.cli import main; main()", *map(str, words)]
-
-
 FREQUENT = ["--checkpoint-minutes", "0", "--log-every", "3", "--threads", "1"]  # a checkpoint after every update
 
 
@@ -221,22 +219,19 @@ def test_killed_at_any_moment_it_resumes_bit_for_bit(finished: Run, data: Path, 
     given, out = tmp_path / "recipe.toml", tmp_path / "run"
     given.write_text(RECIPE)
     rng, kills = random.Random(0), 0
-    process = subprocess.Popen(
-        command("train", given, "--data", data, "--out", out, *FREQUENT), stdout=subprocess.DEVNULL
-    )
+    process = Command("train", given, "--data", data, "--out", out, *FREQUENT)
     while kills < 5:
-        while not (out / "checkpoints").exists() and process.poll() is None:
+        while not (out / "checkpoints").exists() and process.running:
             time.sleep(0.01)
         time.sleep(rng.uniform(0.1, 0.9))
-        if process.poll() is not None:
+        if not process.running:
             break
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.signal(signal.SIGKILL)
+        process.done()
         kills += 1
-        time.sleep(0.05)
-        process = subprocess.Popen(command("resume", out, *FREQUENT), stdout=subprocess.DEVNULL)
-        time.sleep(rng.uniform(2.0, 3.0))  # until it trains again
-    assert process.wait(timeout=300) == 0
+        process = Command("resume", out, *FREQUENT)
+        time.sleep(rng.uniform(0.1, 0.5))  # until it trains again
+    assert process.done().returncode == 0
     assert kills >= 2
     run = Run.open(out)
     assert same(final(finished), final(run))
@@ -248,16 +243,15 @@ def test_killed_at_any_moment_it_resumes_bit_for_bit(finished: Run, data: Path, 
 def test_ctrl_c_saves_and_says_how_to_continue(finished: Run, data: Path, tmp_path: Path) -> None:
     given, out = tmp_path / "recipe.toml", tmp_path / "run"
     given.write_text(RECIPE)
-    words = command("train", given, "--data", data, "--out", out, "--log-every", 3, "--threads", 1)
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = Command("train", given, "--data", data, "--out", out, "--log-every", 3, "--threads", 1)
     while not (out / "checkpoints").exists():
         time.sleep(0.02)
     time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert errors == f"seqcredit: stopped and saved; continue with `seqcredit resume {out}`.\n"
-    done = subprocess.run(command("resume", out, "--log-every", 3, "--threads", 1), capture_output=True, check=False)
+    process.signal(signal.SIGINT)
+    stopped = process.done(60)
+    assert stopped.returncode == 2
+    assert stopped.stderr == f"seqcredit: stopped and saved; continue with `seqcredit resume {out}`.\n"
+    done = starter.run("resume", out, "--log-every", 3, "--threads", 1)
     assert done.returncode == 0
     assert same(final(finished), final(Run.open(out)))
 
