@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 import needs
+import starter
 from cellar import make_data
 from seqcredit.cli import main
+from seqcredit.experiments import sweep
 
 ROOT = Path(__file__).parents[1]
 QUICK = ("batch_size=10", "optimizer=adam", "learning_rate=0.02")
@@ -20,6 +22,12 @@ def run(*words: object) -> int:
     with pytest.raises(SystemExit) as left:
         main([*map(str, words)])
     return int(left.value.code or 0)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of a sweep need not import torch again."""
+    monkeypatch.setattr(sweep, "begin", starter.begin)
 
 
 def swept(file: str, place: Path, results: str, *cells: str, epochs: int = 8) -> dict[str, dict]:

@@ -14,10 +14,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from rich.console import Group
 from rich.table import Table as RichTable
@@ -59,13 +59,28 @@ class Machine(NamedTuple):
     device: str = "cpu"
 
 
+@runtime_checkable
+class Process(Protocol):
+    """What a sweep asks of a process."""
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs; below 0 where a signal ended it."""
+
+    def poll(self) -> int | None:
+        """The same, after a look."""
+
+    def send_signal(self, sig: int, /) -> None:
+        """Ask it to stop."""
+
+
 @dataclass
 class Job:
     """A process that works at a cell."""
 
     cell: Planned
     step: str
-    process: "subprocess.Popen[bytes]"
+    process: Process
     locks: list[int]
     offset: int  # where its lines begin in the cell's log
     told: int = 0  # how often it was asked to stop
@@ -98,6 +113,19 @@ def lock(path: Path) -> int | None:
         os.close(handle)
         return None
     return handle
+
+
+def begin(command: Sequence[str], log: Path, locks: Sequence[int]) -> Process:
+    """A process that runs a command, adds what it says to a log, and holds the locks."""
+    with log.open("ab") as said:
+        return subprocess.Popen(
+            [sys.executable, "-m", "seqcredit", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            pass_fds=locks,
+            start_new_session=True,
+        )
 
 
 class Sweep:
@@ -210,17 +238,9 @@ class Sweep:
         starts = f", from {cell.init_from}" if step == "train" and cell.init_from else ""
         if step != "record":
             self.say(f"{cell.id}: {step}{starts}")
-        with self._log(cell).open("ab") as log:
-            offset = log.tell()
-            process = subprocess.Popen(
-                [sys.executable, "-m", "seqcredit", *command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=locks,
-                start_new_session=True,
-            )
-        return Job(cell, step, process, locks, offset)
+        log = self._log(cell)
+        offset = log.stat().st_size if log.exists() else 0
+        return Job(cell, step, begin(command, log, locks), locks, offset)
 
     def _pass_on(self) -> None:
         """Ctrl-C goes on to the processes, which save themselves; pressed again, they end at once."""
@@ -235,7 +255,7 @@ class Sweep:
             self.jobs.remove(job)
             for handle in job.locks:
                 os.close(handle)
-            cell, code = job.cell, job.process.returncode
+            cell, code = job.cell, job.process.returncode or 0
             if code and not self.stops:
                 why = f"killed by {signal.Signals(-code).name}" if code < 0 else self._last_line(job)
                 self.states[cell.id] = self._fail(cell, f"{why} ({self._log(cell)})")
