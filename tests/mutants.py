@@ -62,6 +62,7 @@ LATER = (
 ALSO = {
     "algorithms/__init__.py": "algorithms/test_own.py",
     "credit/tables.py": "credit/test_fused.py",
+    "credit/values.py": "credit/test_traces.py",
     "credit/pieces.py": "credit/test_fused.py",
     "experiments/entries.py": "experiments/test_plan.py",
     "experiments/progress.py": "experiments/test_sweep.py",

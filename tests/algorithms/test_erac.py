@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from algorithms.tiny import BATCH, REWARD, V, drawn, gradients, models, noise, run
-from seqcredit.algorithms import ActorCritic, Critic
+from seqcredit.algorithms import ActorCritic, Critic, Progress
 from seqcredit.credit import losses
 from seqcredit.credit.values import token_rewards
 from seqcredit.models.policy import repeat
@@ -48,6 +48,25 @@ def test_every_setting_of_the_critic_matters() -> None:
     mean = critic_loss(tau=0.5, smoothing=1.0, smoothing_form="mean") - base
     assert total == pytest.approx(V * mean, rel=1e-4)
     assert critic_loss(tau=0.5, extra_length=0, bound_value="free") != critic_loss(tau=0.5, extra_length=0)
+    assert critic_loss(tau=0.5, trace=0.6) != base
+
+
+def test_the_trace_goes_from_its_start_to_its_end() -> None:
+    fading, steady = Critic("c", 0.1, trace=0.8, trace_end=0.2), Critic("c", 0.1, trace=0.8)
+    found = [(fading.looking(at).trace, steady.looking(at).trace) for at in (Progress(0, 8), Progress(2, 8))]
+    assert found == [(0.8, 0.8), (pytest.approx(0.65), 0.8)]
+    assert fading.looking(Progress(9, 8)).trace == pytest.approx(0.2)
+
+
+def test_with_a_whole_trace_the_critic_learns_what_really_followed() -> None:
+    """Where the target network says 0 of everything and there is no entropy, targets are the returns."""
+    nets = models(dropout=0.0)
+    for slow in (nets.slow_judge.readout.weight, nets.slow_judge.readout.bias):
+        slow.data.zero_()
+    sums = run(Critic("c", 0.1, tau=0.0, trace=1.0, samples=1, extra_length=2), nets).sums
+    assert float(sums["td"][0]) == pytest.approx(float(sums["return_error"][0]), rel=1e-5)
+    sums = run(Critic("c", 0.1, tau=0.0, trace=0.0, samples=1, extra_length=2), nets).sums
+    assert float(sums["td"][0]) != pytest.approx(float(sums["return_error"][0]), rel=1e-2)
 
 
 @pytest.mark.parametrize("kind", [Critic, ActorCritic])

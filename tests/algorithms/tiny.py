@@ -41,10 +41,12 @@ EVERY_WAY: dict[str, Phase] = {  # that a loss is formed
         "critic", 1.0, td_form="half", smoothing_form="mean", bound_value="free", smoothing=0.3, extra_length=0
     ),
     "critic, exact eos": Critic("critic", 1.0, tau=0.3, exact_eos=0.7, **JOINT),
+    "critic, traced": Critic("critic", 1.0, tau=0.3, trace=0.7, **JOINT),
     "Actor-Critic": ActorCritic("ac", 1.0, tau=0.0, **JOINT),
     "ERAC": ActorCritic("erac", 1.0, tau=0.3, **JOINT),
     "ERAC without future entropy": ActorCritic("erac", 1.0, tau=0.3, future_entropy=False, **JOINT),
     "ERAC, exact eos": ActorCritic("erac", 1.0, tau=0.3, exact_eos=0.7, **JOINT),
+    "ERAC, traced": ActorCritic("erac", 1.0, tau=0.3, trace=1.0, **JOINT),
     "ERAC, normalised": ActorCritic("erac", 1.0, tau=0.3, entropy_form="normalised", mle_weight=0.0),
 }
 

@@ -15,7 +15,7 @@ from seqcredit.credit import fused, losses
 from seqcredit.credit.losses import EntropyForm, SmoothingForm
 from seqcredit.credit.pieces import BoundValue
 from seqcredit.credit.tables import Packing, Table, at, look_ahead, pack
-from seqcredit.credit.values import chosen, entropy, one_step_targets, only_actions, sums_ahead
+from seqcredit.credit.values import chosen, entropy, one_step_targets, only_actions, sums_ahead, trace_targets
 from seqcredit.models.policy import Network, Scores
 from seqcredit.types import Alphabet, token_mask
 
@@ -160,11 +160,7 @@ class Looking(NamedTuple):
     tau: float
     future_entropy: bool
     bound_value: BoundValue
-
-    @property
-    def later_tau(self) -> float:
-        """What the entropy of later states counts for."""
-        return self.tau if self.future_entropy else 0.0
+    trace: float = 0.0  # how much of what followed after the next state counts
 
 
 class Judged(NamedTuple):
@@ -197,7 +193,7 @@ def evaluate(
         looking.bound_value,
     )
     values, uncertainty = (packing.spread(each) for each in found)
-    return Judged(one_step_targets(rewards, values, tokens, actor.alphabet.eos), uncertainty)
+    return Judged(_targets(target, tokens, rewards, values, looking, packing), uncertainty)
 
 
 def evaluate_and_improve(
@@ -226,8 +222,20 @@ def evaluate_and_improve(
         packing.take(forced),
         looking.bound_value,
     )
-    targets = one_step_targets(rewards, packing.spread(found.values), tokens, eos)
+    targets = _targets(target, tokens, rewards, packing.spread(found.values), looking, packing)
     return Judged(targets, packing.spread(found.entropy), found.loss)
+
+
+@torch.no_grad()
+def _targets(
+    target: Along, tokens: Tensor, rewards: Tensor, values: Tensor, looking: Looking, packing: Packing
+) -> Float[Tensor, "B T"]:
+    """What Q is to become, given the values of the states."""
+    eos = target.alphabet.eos
+    targets = one_step_targets(rewards, values, tokens, eos)
+    if not looking.trace:
+        return targets
+    return trace_targets(targets, packing.spread(_taken(target, packing, tokens)), tokens, looking.trace, eos)
 
 
 def _evaluated(
@@ -235,8 +243,11 @@ def _evaluated(
 ) -> Judged:
     """By the specification."""
     logp, bound = actor.logp.detach(), forced if looking.bound_value == "eos" else None
-    given = (target.table.detach(), logp, tokens, rewards, looking.tau, looking.future_entropy, bound)
-    return Judged(losses.td_targets(*given, actor.alphabet.eos), entropy(logp, forced))
+    later, eos = target.table.detach(), actor.alphabet.eos
+    targets = losses.td_targets(later, logp, tokens, rewards, looking.tau, looking.future_entropy, bound, eos)
+    if looking.trace:
+        targets = trace_targets(targets, chosen(later, tokens), tokens, looking.trace, eos)
+    return Judged(targets, entropy(logp, forced))
 
 
 class Smoothing(NamedTuple):

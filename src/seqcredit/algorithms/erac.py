@@ -24,7 +24,7 @@ from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, watch
 from seqcredit.credit.values import returns_to_go, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.models.policy import read
-from seqcredit.options import ABOVE_0, BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, UP_TO_1, Feeding, option
+from seqcredit.options import ABOVE_0, BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, option
 from seqcredit.types import Batch, Reward, token_mask
 
 
@@ -44,6 +44,8 @@ class Critic(Phase):
     td_form: Literal["squared", "half"] = option("squared", paper="squared", released="half")
     future_entropy: bool = True
     bound_value: Literal["eos", "free"] = option("eos", paper="eos", released="free")  # V at the bound: Q(eos), or all
+    trace: float = option(0.0, SHARE)  # lambda: 0 looks one step ahead, as in the paper; 1 to the end
+    trace_end: float | None = option(None, SHARE)  # what it has become at the phase's end; trace if not given
     samples: int = option(2, FROM_1)  # sequences drawn for each sentence
     extra_length: int = option(5, FROM_0)  # a sample's bound, eos included: so much over the batch's longest reference
     longest_sample: int = option(50, FROM_1)  # and at the most this
@@ -57,7 +59,8 @@ class Critic(Phase):
             rollout = roll_out(models, batch, reward, noise, self.asked(batch, reference=False))
         rewards = token_rewards(rollout.scores)
         with part("target"):
-            judged = evaluate(rollout.actor, rollout.target, rollout.tokens, rewards, self.looking, rollout.forced)
+            networks, looking = (rollout.actor, rollout.target), self.looking(progress)
+            judged = evaluate(*networks, rollout.tokens, rewards, looking, rollout.forced)
         loss, watched = self.critic_loss(self.q(models, rollout), rollout, judged, noise)
         return Outcome({"critic": loss}, watched)
 
@@ -76,10 +79,11 @@ class Critic(Phase):
         """The speed of the target network."""
         return self.target_rate
 
-    @property
-    def looking(self) -> Looking:
+    def looking(self, progress: Progress) -> Looking:
         """How the value of the next state is formed."""
-        return Looking(self.tau, self.future_entropy, self.bound_value)
+        end = self.trace if self.trace_end is None else self.trace_end
+        trace = self.trace + (end - self.trace) * progress.share
+        return Looking(self.tau, self.future_entropy, self.bound_value, trace)
 
     @property
     def judged_tau(self) -> float | None:
@@ -89,7 +93,7 @@ class Critic(Phase):
     @property
     def later_tau(self) -> float:
         """Without future entropy, nothing."""
-        return self.looking.later_tau
+        return self.tau if self.future_entropy else 0.0
 
     def longest_for(self, words: int) -> int:
         """Some tokens over the longest reference of a batch."""
@@ -151,7 +155,8 @@ class ActorCritic(Critic):
         q, tokens, forced = self.q(models, rollout), rollout.tokens, rollout.forced
         networks, rewards = (rollout.actor, q, rollout.target), token_rewards(rollout.scores)
         with part("actor"):
-            judged = evaluate_and_improve(*networks, tokens, rewards, self.looking, self.entropy_form, forced)
+            looking = self.looking(progress)
+            judged = evaluate_and_improve(*networks, tokens, rewards, looking, self.entropy_form, forced)
         critic_loss, watched = self.critic_loss(q, rollout, judged, noise)
         assert judged.loss is not None
         actor_loss = judged.loss / noise.total / self.samples

@@ -49,6 +49,11 @@ class Progress(NamedTuple):
     update: int = 0  # those that are done
     updates: int = 1  # at the most
 
+    @property
+    def share(self) -> float:
+        """How much of it is done, from 0 to 1."""
+        return min(1.0, self.update / self.updates)
+
 
 class Outcome(NamedTuple):
     """Losses of the networks to train, and what is worth watching."""

@@ -124,6 +124,25 @@ def one_step_targets(
     return targets.masked_fill(~token_mask(tokens, eos), 0)
 
 
+def trace_targets(
+    targets: Float[Tensor, "*B T"],
+    q: Float[Tensor, "*B T"],
+    tokens: Int[Tensor, "*B T"],
+    trace: float,
+    eos: int = EOS,
+) -> Float[Tensor, "*B T"]:
+    """One-step targets, and what the target network's `q` of the later tokens was wrong by, faded by `trace` a step.
+
+    Beyond the paper: Q(lambda) on the policy's own samples, Harutyunyan et al. (2016), lambda = `trace`. At 1 it is all
+    that really followed, less what was to be expected of each draw: right on average, however wrong `q` is.
+    """
+    errors = (targets - q).masked_fill(~token_mask(tokens, eos), 0)
+    place = torch.arange(tokens.shape[-1], device=tokens.device)
+    ahead = place - place.unsqueeze(-1)  # (T, T): how far the second is after the first
+    faded = (trace ** ahead.clamp(min=0).to(q.dtype)).masked_fill(ahead < 1, 0)
+    return (targets + errors @ faded.T).masked_fill(~token_mask(tokens, eos), 0)
+
+
 def returns_to_go(
     rewards: Float[Tensor, "*B T"],
     uncertainty: Float[Tensor, "*B T"],
