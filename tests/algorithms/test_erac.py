@@ -102,6 +102,9 @@ def test_returns_are_what_really_followed() -> None:
     scores = REWARD.prefix_scores(tokens, BATCH.references)
     to_come = (scores[:, -1:] - scores[:, :-1]) * token_mask(tokens)
     torch.testing.assert_close(outcome.sums["return_error"][0], to_come.square().sum())
+    known = to_come[token_mask(tokens)]
+    torch.testing.assert_close(outcome.sums["return"], (known.sum(), torch.tensor(len(known))))
+    torch.testing.assert_close(outcome.sums["return_square"], (known.square().sum(), torch.tensor(len(known))))
 
 
 def test_erac_by_hand() -> None:

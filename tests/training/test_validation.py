@@ -64,8 +64,13 @@ def test_a_mean_is_that_of_the_loss_on_validation_data_always_with_the_same_draw
     assert (found.name, found.higher) == (key, False)
     valid = prepared.split("valid")  # all of its 30 sentences are one batch
     batch, noise = collate(valid, valid.groups[:-1]), Noise(torch.Generator().manual_seed(0), 30)
-    total, count = phase.loss(learner.models, batch, made.reward, noise, Progress()).sums[key]
+    sums = phase.loss(learner.models, batch, made.reward, noise, Progress()).sums
+    error, mean, square = (
+        float(total) / float(count) for total, count in (sums["return_error"], sums["return"], sums["return_square"])
+    )
+    total, count = sums[key]
     assert found.value == pytest.approx(float(total) / float(count))
+    assert judge.measured == {"explained": pytest.approx(1 - error / (square - mean * mean), abs=1e-4)}
 
 
 def test_networks_that_are_still_drop_nothing_and_learn_on_afterwards(prepared: Prepared) -> None:

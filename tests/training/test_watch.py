@@ -34,6 +34,14 @@ def test_sums_over_nothing_have_no_mean() -> None:
     assert watch.means(SUMS) == {"td": 0.15, "reward": 0.5, "actor_gradient": 0.5}
 
 
+def test_the_share_of_the_returns_variance_that_a_critic_explains() -> None:
+    """Returns 1, 2, 6: their mean is 3, their variance 14 / 3."""
+    sums = {"return_error": [7.0, 3.0], "return": [9.0, 3.0], "return_square": [41.0, 3.0]}
+    assert watch.means(sums) == {"return_error": pytest.approx(7 / 3), "explained": pytest.approx(0.5)}
+    same = {"return_error": [7.0, 2.0], "return": [6.0, 2.0], "return_square": [18.0, 2.0]}  # nothing to explain
+    assert watch.means(same) == {"return_error": 3.5}
+
+
 def test_precisions_make_the_corpus_bleu_of_the_samples() -> None:
     precisions = {f"precision_{n}": [m, 10.0] for n, m in zip((1, 2, 3, 4), (8.0, 6.0, 4.0, 2.0), strict=True)}
     mean = (0.8 * 0.6 * 0.4 * 0.2) ** 0.25

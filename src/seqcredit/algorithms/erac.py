@@ -20,7 +20,7 @@ from seqcredit.algorithms.along import (
 from seqcredit.algorithms.exact import RolloutJudge
 from seqcredit.algorithms.mle import reference_loss
 from seqcredit.algorithms.phase import Criterion, Examples, Models, Outcome, Phase, Progress, Sums, Validation
-from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, watch
+from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, spread, watch
 from seqcredit.credit.values import returns_to_go, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.models.policy import read
@@ -120,7 +120,8 @@ class Critic(Phase):
             loss, found = temporal_difference(q, tokens, judged.targets, share, smoothing, rollout.forced)
         real = token_mask(tokens, eos)
         td, surprise = ((found - wanted).masked_fill(~real, 0).square().sum() for wanted in (judged.targets, returns))
-        watched = {"td": (td, real.sum()), "return_error": (surprise, real.sum()), **watch(rollout, q.alphabet)}
+        watched = {"td": (td, real.sum()), "return_error": (surprise, real.sum()), **spread(returns, real)}
+        watched |= watch(rollout, q.alphabet)
         if rollout.ends is not None:
             with part("critic"):
                 error = terminal_error(q, tokens, rollout.ends)

@@ -97,6 +97,12 @@ def _score(
     )
 
 
+def spread(returns: Float[Tensor, "B T"], real: Bool[Tensor, "B T"]) -> Sums:
+    """What the variance of the returns is made of, so that one can tell how much of it a critic explains."""
+    known = returns.masked_fill(~real, 0)
+    return {"return": (known.sum(), real.sum()), "return_square": (known.square().sum(), real.sum())}
+
+
 def watch(rollout: Rollout, alphabet: Alphabet) -> Sums:
     """What is worth watching of samples."""
     tokens, references = rollout.tokens, rollout.batch.references

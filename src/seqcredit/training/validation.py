@@ -8,6 +8,7 @@ from seqcredit.data.batches import collate, to_device
 from seqcredit.data.prepared import Prepared
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
+from seqcredit.training import watch
 from seqcredit.training.decoding import Search, split_score
 from seqcredit.training.learner import Learner
 from seqcredit.training.task import Task
@@ -42,16 +43,20 @@ class Validator:
     @torch.no_grad()
     def mean(self, key: str, still: tuple[str, ...] = ()) -> Criterion:
         """The mean of what the loss watches on the first validation examples, always with the same draws."""
-        generator, total, count = torch.Generator().manual_seed(0), 0.0, 0.0
+        generator, sums = torch.Generator().manual_seed(0), dict[str, list[float]]()
         pairs, learner = self.split.groups[:-1][:JUDGED], self.learner
         with evaluating(*(self.task.networks[name] for name in still)):
             for start in range(0, len(pairs), AT_ONCE):
                 batch = to_device(collate(self.split, pairs[start : start + AT_ONCE]), self.device)
                 noise = Noise(generator, len(batch.references))
-                sums = learner.phase.loss(learner.models, batch, learner.reward, noise, Progress()).sums
-                total += float(sums[key][0])
-                count += float(sums[key][1])
-        return Criterion(key, total / count, higher=False)
+                found = learner.phase.loss(learner.models, batch, learner.reward, noise, Progress()).sums
+                for name, pair in found.items():
+                    so_far = sums.setdefault(name, [0.0, 0.0])
+                    sums[name] = [a + float(b) for a, b in zip(so_far, pair, strict=True)]
+        means = watch.means(sums)
+        if "explained" in means:
+            self.measured["explained"] = round(means["explained"], 4)
+        return Criterion(key, means[key], higher=False)
 
     def credit(self, key: str) -> Criterion:
         """How far learned credit is from the exact one."""

@@ -20,6 +20,7 @@ SHOWN = {
     "entropy": "entropy",
     "sample_bleu": "sample BLEU",
     "return_error": "return error",
+    "explained": "explained",
     "length_ratio": "length ratio",
     "repeated": "repeated",
     "unknown": "unknown",
@@ -33,8 +34,15 @@ Sums = Mapping[str, list[float]]
 
 
 def means(sums: Sums) -> dict[str, float]:
-    """Every sum divided by its count; n-gram precisions and closeness of length make the corpus BLEU of the samples."""
+    """Every sum divided by its count.
+
+    N-gram precisions and closeness of length make the corpus BLEU of the samples; a critic's error and the spread of
+    the returns make the share of their variance that it explains.
+    """
     known = {key: total / count for key, (total, count) in sums.items() if count}
+    mean, square = known.pop("return", 0.0), known.pop("return_square", None)
+    if square is not None and square > mean * mean:
+        known["explained"] = 1 - known["return_error"] / (square - mean * mean)
     precisions = [value for key, value in known.items() if key.startswith("precision_")]
     if precisions and min(precisions) > 0:
         log_brevity = min(0.0, 1 - 1 / known["closeness"])
