@@ -175,6 +175,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("rewards/cider.py", r"before \* size - first", "", "another key, and as unique"),
     Equivalent("rewards/edit.py", r"tokens\.shape\[1\] \+ references", "missing =", "what is too long is cut off"),
     Equivalent("rewards/edit.py", r"UNMATCHED \+ 1", "", "neither is a word"),
+    Equivalent(
+        "search/beam.py",
+        r"-> limit|-> found\.scores\[:, -1\] >= reach$",
+        "done =",
+        "at the bound nothing goes on, which is less than any result",
+    ),
+    Equivalent("search/beam.py", r"-> 3 \* W", "topk", "more continuations than are needed"),
+    Equivalent("search/sample.py", r"-> token != eos", "going =", "what has ended stays eos"),
 )
 
 
