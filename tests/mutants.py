@@ -44,7 +44,7 @@ UNLOADED = ("cacheprovider", "anyio", "xdist", "unraisableexception")  # plugins
 
 FOLDERS = ("credit", "rewards", "models", "search", "algorithms", "training")
 FILES = (
-    "draws.py", "types.py", "named.py", "config.py",
+    "draws.py", "types.py", "named.py",
     "experiments/plan.py", "experiments/entries.py", "experiments/forecast.py", "experiments/progress.py",
     "experiments/sweep.py", "experiments/recipe.py",
     "results/significance.py", "results/tables.py", "results/layouts.py", "results/logs.py", "results/cells.py",
@@ -54,7 +54,7 @@ FILES = (
 )  # fmt: skip
 # Files that are left out of a sample for the time being, but for their special mutants: not all are caught yet.
 LATER = (
-    "models/", "search/", "algorithms/", "training/", "config.py", "experiments/recipe.py", "experiments/sweep.py",
+    "models/", "algorithms/exact.py", "training/", "experiments/recipe.py", "experiments/sweep.py",
     "results/layouts.py", "results/cells.py", "results/record.py", "results/report.py", "results/plots.py",
     "results/headroom.py", "inspect/page.py", "inspect/app.py", "inspect/watch.py",
 )  # fmt: skip

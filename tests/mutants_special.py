@@ -175,6 +175,30 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("rewards/cider.py", r"before \* size - first", "", "another key, and as unique"),
     Equivalent("rewards/edit.py", r"tokens\.shape\[1\] \+ references", "missing =", "what is too long is cut off"),
     Equivalent("rewards/edit.py", r"UNMATCHED \+ 1", "", "neither is a word"),
+    Equivalent(
+        "search/beam.py",
+        r"-> limit|-> found\.scores\[:, -1\] >= reach$",
+        "done =",
+        "at the bound nothing goes on, which is less than any result",
+    ),
+    Equivalent("search/beam.py", r"-> 3 \* W", "topk", "more continuations than are needed"),
+    Equivalent("algorithms/along.py", r"table\.detach\(\)", "", "the losses take it for a constant"),
+    Equivalent(
+        "algorithms/(along|proposing).py", r"no_grad\(\) ->", "@torch.no_grad()", "only memory: it gives constants"
+    ),
+    Equivalent(
+        "algorithms/(erac|rollout|soft_q|vaml).py",
+        r"no_grad\(\) ->",
+        "with torch.no_grad()",
+        "only memory: the losses take it for a constant",
+    ),
+    Equivalent("algorithms/erac.py", r"-> found - wanted$", "masked_fill", "both are 0 on padding"),
+    Equivalent("algorithms/rollout.py", r"connective", "dropped =", "a network drops something on both or on neither"),
+    Equivalent("algorithms/rollout.py", r"mask: .* -> t", "words = ", "eos stands once, and after it nothing but eos"),
+    Equivalent("algorithms/rollout.py", r"-> words\[:, :-1\]", "real =", "a word and eos stand together but once"),
+    Equivalent("algorithms/rollout.py", r"mask: .* -> \(pair", "same =", "what equals words is words"),
+    Equivalent("algorithms/proposing.py", r"index", "distance =", "the last token is eos, which is no word"),
+    Equivalent("search/sample.py", r"-> token != eos", "going =", "what has ended stays eos"),
 )
 
 

@@ -7,14 +7,25 @@ import torch
 
 from algorithms.tiny import EVERY_WAY
 from seqcredit.algorithms import Models, Outcome, Phase, Progress
-from seqcredit.algorithms.along import Along, Smoothing, soft_residual, temporal_difference
+from seqcredit.algorithms.along import (
+    Along,
+    Judged,
+    Looking,
+    Smoothing,
+    distillation,
+    evaluate,
+    evaluate_and_improve,
+    soft_residual,
+    temporal_difference,
+    terminal_error,
+)
 from seqcredit.credit import losses
 from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.policy import Linear, Written
 from seqcredit.rewards import Bleu
-from seqcredit.types import Alphabet, Batch, pad, pad_references
+from seqcredit.types import EOS, Alphabet, Batch, pad, pad_references, token_mask
 
 V = 9
 BATCH = Batch(pad([[2, 3], [4], [5, 6, 2, 8, 3]]), pad_references([[[3, 2], [3]], [[4]], [[2, 6, 5, 7, 7, 2], [8, 6]]]))
@@ -91,6 +102,13 @@ def test_what_soft_q_looks_ahead_with(look_ahead: str, fast: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_the_error_of_eos_is_against_what_eos_would_add(fast: bool) -> None:
+    q, gains = said(fast=fast), torch.linspace(1, 2, 12, dtype=torch.float64).view(3, 4)
+    errors = (q.table[..., EOS] - gains).square()
+    torch.testing.assert_close(terminal_error(q, TOKENS, gains), errors[token_mask(TOKENS)].sum())
+
+
 def test_scores_that_are_written_down_take_the_slow_path() -> None:
     """A model of which nothing is known has no readout to be fused."""
     fast, targets = said(), torch.ones(3, 4, dtype=torch.float64)
@@ -99,3 +117,36 @@ def test_scores_that_are_written_down_take_the_slow_path() -> None:
     assert not written.fused
     given = TOKENS, targets, 1.0, Smoothing(0.3, "sum"), FREE
     torch.testing.assert_close(temporal_difference(written, *given), temporal_difference(fast, *given))
+
+
+LOOKING = Looking(0.3, True, "eos")
+
+
+def judged(actor: Along, q: Along, target: Along) -> tuple[Judged, Judged]:
+    """Of a fixed actor, and of one that learns."""
+    rewards = torch.linspace(0, 1, 12, dtype=torch.float64).view(3, 4)
+    return (
+        evaluate(actor, target, TOKENS, rewards, LOOKING, FREE),
+        evaluate_and_improve(actor, q, target, TOKENS, rewards, LOOKING, "exact", FREE),
+    )
+
+
+@pytest.mark.parametrize("slow", range(3))
+def test_one_network_without_a_readout_makes_all_take_the_slow_path(slow: int) -> None:
+    fast, weights = [said(seed=seed) for seed in range(3)], torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
+    mixed = [Along(Written(one.table), one.alphabet) if n == slow else one for n, one in enumerate(fast)]
+    losses = [distillation(*some[:2], TOKENS, weights, 0.5, 0.3, FREE) for some in (mixed, fast)]
+    torch.testing.assert_close(*losses)
+    for found, expected in zip(judged(*mixed), judged(*fast), strict=True):
+        real = token_mask(TOKENS)
+        torch.testing.assert_close(found.loss, expected.loss)
+        torch.testing.assert_close(found.targets[real], expected.targets[real])
+        torch.testing.assert_close(found.entropy[real], expected.entropy[real])
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_what_comes_back_for_each_state_is_a_constant(fast: bool) -> None:
+    networks = [said(seed=seed, fast=fast) for seed in range(3)]
+    for found in judged(*networks):
+        assert not found.targets.requires_grad
+        assert not found.entropy.requires_grad

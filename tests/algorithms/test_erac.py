@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from algorithms.tiny import BATCH, REWARD, V, drawn, gradients, models, noise, run
-from seqcredit.algorithms import ActorCritic, Critic, Progress
+from seqcredit.algorithms import ActorCritic, Criterion, Critic, Progress
+from seqcredit.algorithms.phase import Examples
 from seqcredit.credit import losses
-from seqcredit.credit.values import token_rewards
+from seqcredit.credit.values import chosen, entropy, token_rewards
 from seqcredit.models.policy import repeat
 from seqcredit.rewards import OnlyFinished
 from seqcredit.search import sample
-from seqcredit.types import EOS, token_mask
+from seqcredit.types import EOS, Alphabet, token_mask
 
 
 def test_each_loss_of_actor_critic_reaches_its_own_network_alone() -> None:
@@ -134,4 +135,81 @@ def test_the_likelihood_of_the_reference_is_added_with_its_weight() -> None:
     logp = actor.score(actor.encode(BATCH.source), tokens).table().log_softmax(-1)
     likelihood = losses.mle(logp, tokens).sum() / 4
     torch.testing.assert_close(with_it.losses["actor"] - without.losses["actor"], 0.7 * likelihood)
+    torch.testing.assert_close(with_it.sums["nll"][0], (4 * likelihood).detach())
     assert "nll" not in without.sums
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_what_is_watched_by_hand(fused: bool) -> None:
+    """The TD error of all tokens, and the entropy where the actor had a choice: at the bound it has none."""
+    nets = models(dropout=0.0)
+    found = run(ActorCritic("ac", 0.1, tau=0.3, extra_length=0, longest_sample=4, fused=fused), nets).sums
+    tokens, bound = drawn(nets, 4), 4
+    actor, critic, target = nets.actor, nets.judge, nets.slow_judge
+    logp = actor.score(actor.encode(BATCH.source), tokens).table().log_softmax(-1)
+    q, later = (net.score(net.encode(BATCH.references), tokens).table() for net in (critic, target))
+    real, forced = token_mask(tokens), (torch.arange(tokens.shape[1]) == bound - 1).expand(tokens.shape)
+    rewards = token_rewards(REWARD.prefix_scores(tokens, BATCH.references))
+    errors = chosen(q, tokens) - losses.td_targets(later, logp, tokens, rewards, 0.3, forced=forced)
+    torch.testing.assert_close(found["td"][0], errors[real].square().sum().detach())
+    free = real & ~forced
+    assert real.sum() > free.sum() > 0
+    assert not real.all()
+    torch.testing.assert_close(found["entropy"][0], entropy(logp)[free].sum().detach())
+    assert int(found["entropy"][1]) == free.sum()
+
+
+@pytest.mark.parametrize("kind", [Critic, ActorCritic])
+def test_what_is_watched_has_no_gradient(kind: type[Critic]) -> None:
+    for total, count in run(kind("c", 0.1, tau=0.3, exact_eos=0.5)).sums.values():
+        assert not total.requires_grad
+        assert not count.requires_grad
+
+
+class Asking:
+    """Says what a phase asks of a validation."""
+
+    def metric(self, network: str, beam: int | None = None) -> Criterion:
+        return Criterion(f"metric of {network}", 1.0)
+
+    def mean(self, key: str, still: tuple[str, ...] = ()) -> Criterion:
+        return Criterion(f"mean {key}", 1.0, higher=False)
+
+    def credit(self, key: str) -> Criterion:
+        return Criterion(key, 1.0, higher=False)
+
+
+def test_what_it_is_judged_by() -> None:
+    assert Critic("c", 0.1).criterion(Asking()).name == "mean return_error"
+    assert Critic("c", 0.1, judged_by="td").criterion(Asking()).name == "mean td"
+    assert ActorCritic("ac", 0.1).criterion(Asking()).name == "metric of actor"
+
+
+def test_rollouts_judge_its_credit_if_that_is_asked_for() -> None:
+    """They are made again where the actor learns too."""
+    given = Examples(lambda _sentences, _words: BATCH, REWARD, Alphabet(V))
+    for kind, again in ((Critic, False), (ActorCritic, True)):
+        assert kind("c", 0.1).judge(given) is None
+        judge = kind("c", 0.1, exact=4).judge(given)
+        assert judge is not None
+        assert judge.again == again
+
+
+def test_its_rates_and_temperatures() -> None:
+    phase = Critic("c", 0.1, tau=0.3, target_rate=0.02)
+    assert (phase.follows, phase.judged_tau, phase.later_tau) == (0.02, 0.3, 0.3)
+    assert Critic("c", 0.1, tau=0.3, future_entropy=False).later_tau == 0
+
+
+def test_the_critic_may_have_a_rate_and_a_norm_of_its_own() -> None:
+    same = ActorCritic("ac", 0.1, clip=3.0)
+    other = ActorCritic("ac", 0.1, clip=3.0, critic_learning_rate=0.2, critic_clip=4.0)
+    for phase in (same, other):
+        assert (phase.rate("actor"), phase.clipping("actor")) == (0.1, 3.0)
+    assert (same.rate("critic"), same.clipping("critic")) == (0.1, 3.0)
+    assert (other.rate("critic"), other.clipping("critic")) == (0.2, 4.0)
+
+
+def test_the_entropy_of_later_states_counts_for_tau_or_nothing() -> None:
+    assert Critic("c", 0.1, tau=0.3).later_tau == 0.3
+    assert Critic("c", 0.1, tau=0.3, future_entropy=False).later_tau == 0.0

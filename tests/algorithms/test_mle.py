@@ -16,3 +16,4 @@ def test_mle_is_the_log_probability_of_the_reference() -> None:
     torch.testing.assert_close(outcome.losses["actor"], by_hand)
     total, count = outcome.sums["nll"]
     torch.testing.assert_close(total / count, (4 * by_hand / token_mask(tokens).sum()).detach())
+    assert not total.requires_grad

@@ -83,6 +83,29 @@ def test_its_name_in_a_recipe(fading: type[Phase]) -> None:
         assert objective_of(kind("x", 0.1)) == name
 
 
+def test_its_name_where_another_file_is_called_the_same(tmp_path: Path) -> None:
+    kinds = []
+    for folder in (tmp_path / "one", tmp_path / "other"):
+        folder.mkdir()
+        (folder / "own_twice.py").write_text(FADING)
+        kinds.append(algorithm("own_twice:Fading", folder))
+    assert kinds[0] is not kinds[1]
+    assert [objective_of(kind("f", 0.1)) for kind in kinds] == ["own_twice:Fading"] * 2
+
+
+def test_its_name_in_a_package_on_the_python_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "own_steps.py").write_text(FADING)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert objective_of(algorithm("own_package.own_steps:Fading")("f", 0.1)) == "own_package.own_steps:Fading"
+
+
+@pytest.mark.parametrize("objective", ["mel", "", 5, None])
+def test_what_names_no_algorithm_is_told_which_there_are(objective: object) -> None:
+    with pytest.raises(UserError, match=r"it must be one of mle, raml, .*, or FILE:CLASS of your own\.$"):
+        algorithm(objective)
+
+
 def test_its_options_are_checked_as_ours_are(fading: type[Phase]) -> None:
     assert fading("f", 0.1).share == 0.2
     with pytest.raises(UserError, match=r"^Fading: share is 1.0, but it must be from 0 up to, but without, 1\.$"):

@@ -5,6 +5,7 @@ import torch
 
 from algorithms.tiny import BATCH, gradients, models, run
 from seqcredit.algorithms import ActorCritic, Criterion, Critic, Mle, Phase, Raml, SoftQ, Vaml
+from seqcredit.algorithms.phase import count as rows_of
 from seqcredit.types import Batch
 
 PHASES: dict[str, Phase] = {
@@ -76,3 +77,14 @@ def test_the_length_of_every_epoch(epochs: int, updates: int, lengths: list[int]
 def test_the_merit_of_an_error_is_higher_the_smaller_it_is() -> None:
     assert Criterion("bleu", 30.0).merit > Criterion("bleu", 20.0).merit
     assert Criterion("td", 0.2, higher=False).merit > Criterion("td", 0.3, higher=False).merit
+
+
+def test_rates_and_temperatures_where_a_phase_says_nothing_else() -> None:
+    phase = Mle("mle", 0.1, clip=3.0)
+    assert (phase.rate("actor"), phase.clipping("actor")) == (0.1, 3.0)
+    assert (phase.judged_tau, phase.later_tau) == (None, 0)
+    assert SoftQ("q", 0.1, tau=0.4).later_tau == 0.4
+
+
+def test_rows_are_counted() -> None:
+    assert int(rows_of(torch.zeros(3, 2))) == 3

@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from algorithms.tiny import BATCH, V, models, noise
-from seqcredit.algorithms import SoftQ
-from seqcredit.algorithms.proposing import diversity
+from algorithms.tiny import BATCH, REWARD, V, models, noise
+from seqcredit.algorithms import SoftQ, Vaml
+from seqcredit.algorithms.along import likelihood
+from seqcredit.algorithms.proposing import along, diversity, prefix_scores
 from seqcredit.draws import Noise
+from seqcredit.errors import UserError
 from seqcredit.models.critic import Critic
 from seqcredit.models.policy import Written
 from seqcredit.types import Alphabet, Batch, pad
@@ -43,7 +45,7 @@ def test_what_is_drawn_is_what_q_wants(kind: str, drawn: int) -> None:
     wanted = (tokens == pad([[8, 8, 3]], tokens.shape[-1])).all(-1)
     assert wanted[:, -drawn:].all()
     assert not wanted[:, :-drawn].any()
-    assert fork[:, -1].tolist() == [0, 0, 3, 0]  # the third reference begins in that way
+    assert fork[:, -drawn:].tolist() == [[n] * drawn for n in (0, 0, 3, 0)]  # the third reference begins in that way
     bounded = SoftQ("q", 0.1, samples=2, tau=0.5, proposal="policy", bound=3)
     assert bounded.propose(BATCH, noise(), Certain(8, 8, 3)).tokens[0, 1].tolist() == [8, 8, 0, 0, 0, 0]
 
@@ -90,3 +92,56 @@ def test_diversity_by_hand() -> None:
     assert float(found["diversity"][0]) == pytest.approx(1 / 3 + 2 / 4 + 1 / 4)
     assert int(found["distinct"][0]) == 3 + 1
     assert int(found["diversity"][1]) == int(found["distinct"][1]) == 6
+
+
+def test_its_temperature_and_its_bound() -> None:
+    phase = SoftQ("q", 0.1, tau=0.3, bound=9)
+    assert phase.judged_tau == 0.3
+    assert [phase.longest_for(words) for words in (2, 20)] == [9, 9]
+
+
+def test_its_options_are_checked_alone_and_together() -> None:
+    for options, said in (
+        ({"tau": 0.0}, "tau is 0.0"),
+        ({"proposal": "corrupt", "words": "likely"}, "replaces no n-grams"),
+        ({"proposal": "policy", "words": "likely"}, "replaces no n-grams"),
+    ):
+        with pytest.raises(UserError, match=said):
+            SoftQ("q", 0.1, **options)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="choose one of ngram, corrupt, policy"):
+        Vaml("v", 0.1, proposal="mixed")
+
+
+@pytest.mark.parametrize(("bound", "forced"), [(4, [5]), (6, [5]), (7, []), (9, [])])
+def test_a_longer_reference_moves_the_bound_of_its_batch(bound: int, forced: list[int]) -> None:
+    tokens = pad([[2, 3, 4, 5, 6], [2]], 6).unsqueeze(0)
+    found = SoftQ("q", 0.1, bound=bound).bounded(tokens)
+    assert found.shape == tokens.shape
+    assert found[0, 0].nonzero().flatten().tolist() == forced
+
+
+@pytest.mark.parametrize("feeding", [False, True])
+def test_scores_are_the_same_whether_sequences_share_their_beginnings_or_not(feeding: bool) -> None:
+    """Input feeding cannot share them."""
+    critic = Critic(V, 6, 6, input_feeding=feeding, dropout=0.3, generator=torch.Generator().manual_seed(1))
+    proposals = SoftQ("q", 0.1, samples=3).propose(BATCH, noise(), critic)
+    tokens, memory, weights = proposals.tokens, critic.encode(BATCH.references), torch.linspace(1, 2, 12).view(4, 3)
+    dropout = critic.drop(tokens.shape[-1], noise())
+    assert dropout is not None
+    shared, apart, plain = (
+        along(critic, memory, proposals, dropout, *how) for how in ((True,), (True, False), (False,))
+    )
+    assert (shared.packing is None) == feeding
+    assert apart.packing is plain.packing is None
+    assert (shared.fused, apart.fused, plain.fused) == (True, True, False)
+    for m in range(3):
+        torch.testing.assert_close(apart.table[:, m], critic.score(memory, tokens[:, m], dropout).table())
+    for other in (shared, apart):
+        torch.testing.assert_close(likelihood(other, tokens, weights), likelihood(plain, tokens, weights))
+
+
+def test_prefix_scores_of_every_sequence_against_the_references_of_its_sentence() -> None:
+    tokens = SoftQ("q", 0.1, samples=3).propose(BATCH, noise(), models().judge).tokens
+    found = prefix_scores(REWARD, Alphabet(V), tokens, BATCH.references)
+    for m in range(3):
+        torch.testing.assert_close(found[:, m], REWARD.prefix_scores(tokens[:, m], BATCH.references))

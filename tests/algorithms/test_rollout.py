@@ -12,6 +12,7 @@ from seqcredit.types import EOS, UNK, Alphabet, lengths, pad, pad_references, to
 
 def test_repeated_bigrams() -> None:
     assert int(repeated_bigrams(pad([[2, 3, 2, 3, 2], [4, 4, 4], [5, 6, 7]]), EOS)) == 2 + 1
+    assert int(repeated_bigrams(pad([[2, 3, 4, 3], [3, 2, 3, 4]]), EOS)) == 0  # words again, but no two of them
     empty: Tensor = repeated_bigrams(pad([[], [2]]), EOS)
     assert int(empty) == 0
 
@@ -62,6 +63,10 @@ def test_what_eos_would_add() -> None:
     )
     torch.testing.assert_close(rollout.ends[unfinished], whole[unfinished])
     assert roll_out(nets, BATCH, late, noise(), Asked(1, 7, True, False, False)).ends is None
+    at_once = roll_out(nets, BATCH, REWARD, noise(), Asked(1, 7, True, True, False))
+    assert at_once.scores.any()
+    assert at_once.ends is not None
+    assert not at_once.ends.any()  # prefixes have their score already
 
 
 def test_what_is_watched_by_hand() -> None:
@@ -69,7 +74,7 @@ def test_what_is_watched_by_hand() -> None:
     rollout = roll_out(nets, BATCH, REWARD, noise(), Asked(1, 7, True, False, False))
     tokens, references = pad([[2, 3, 2, 3], [UNK], []], 7), pad_references([[[2, 3]], [[4]], [[5, 6]]])
     batch = rollout.batch._replace(references=references)
-    scores = REWARD.prefix_scores(tokens, references)
+    scores = torch.arange(24.0).view(3, 8)
     found = watch(rollout._replace(tokens=tokens, batch=batch, scores=scores), Alphabet(9))
     means = {key: (float(total), int(count)) for key, (total, count) in found.items()}
     assert means["reward"] == (pytest.approx(float(scores[:, -1].sum())), 3)

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from torch import Tensor
 
 from algorithms.tiny import BATCH, REWARD, models, noise, run
 from seqcredit.algorithms import Mle, Raml, Vaml
-from seqcredit.credit.losses import importance_weights
-from seqcredit.rewards import Bleu, EditDistance
+from seqcredit.credit.losses import importance_weights, mle
+from seqcredit.rewards import Bleu, EditDistance, OnlyFinished
 
 
 def test_one_sample_makes_raml_mle_and_kappa_zero_makes_vaml_raml() -> None:
@@ -17,6 +18,16 @@ def test_one_sample_makes_raml_mle_and_kappa_zero_makes_vaml_raml() -> None:
     assert not torch.equal(several, alone)
     vaml = run(Vaml("vaml", 0.1, samples=3, kappa=0.0), nets).losses["actor"]
     torch.testing.assert_close(vaml, several)
+
+
+@pytest.mark.parametrize("phase", [Raml("raml", 0.1, samples=1), Vaml("vaml", 0.1, samples=1, kappa=0.0)])
+def test_dropout_is_drawn_for_every_token_after_the_proposals(phase: Raml) -> None:
+    nets, draws = models(dropout=0.5), noise()
+    tokens, actor = phase.propose(BATCH, draws, nets.actor).tokens[:, 0], nets.actor
+    logits = actor.score(actor.encode(BATCH.source), tokens, actor.drop(tokens.shape[-1], draws)).table()
+    outcome = run(phase, nets)
+    torch.testing.assert_close(outcome.losses["actor"], mle(logits.log_softmax(-1), tokens).sum() / 4)
+    assert not any(total.requires_grad for total, _ in outcome.sums.values())
 
 
 def test_a_temperature_of_its_own_for_the_weights() -> None:
@@ -43,3 +54,32 @@ def test_the_weights_have_the_scale_that_the_phase_says_whatever_the_token_rewar
 def test_draws_of_q_count_the_same() -> None:
     phase = Vaml("vaml", 0.1, samples=4, proposal="policy")
     assert float(run(phase).sums["reference_weight"][0]) == pytest.approx(1)  # a quarter in each of 4
+
+
+def test_weights_are_those_of_finished_sequences() -> None:
+    """So it makes none of them different if the pay-off comes at the end alone."""
+    phase = Raml("raml", 0.1, samples=4, tau=0.3, weight_scaled=True)
+    late, at_once = (
+        phase.weighted_proposals(BATCH, of, noise(), models().actor)[1] for of in (OnlyFinished(REWARD), REWARD)
+    )
+    torch.testing.assert_close(late, at_once)
+    assert float(late.std()) > 0.05
+
+
+def test_coins_are_drawn_with_the_probability_kappa() -> None:
+    """All of them fall on one side where it is 0 or 1."""
+    nets = models(dropout=0.0)
+
+    def loss(kappa: float, draws: bool, fused: bool = True) -> Tensor:
+        return run(Vaml("vaml", 0.1, samples=3, kappa=kappa, kappa_draws=draws, fused=fused), nets).losses["actor"]
+
+    for kappa in (0.0, 1.0):
+        torch.testing.assert_close(loss(kappa, True), loss(kappa, False))
+    torch.testing.assert_close(loss(0.5, False), (loss(0.0, False) + loss(1.0, False)) / 2)
+    assert not torch.isclose(loss(0.5, True), loss(0.5, False))
+    torch.testing.assert_close(loss(0.5, True), loss(0.5, True, fused=False))  # each token has its own
+
+
+@pytest.mark.parametrize("kind", [Raml, Vaml])
+def test_the_diversity_of_the_sequences_is_watched(kind: type[Raml]) -> None:
+    assert int(run(kind("p", 0.1, samples=3)).sums["distinct"][1]) == 4 * 3

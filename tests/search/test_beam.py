@@ -1,5 +1,6 @@
 """Beam search against the list of all sequences."""
 
+import copy
 import importlib
 import math
 
@@ -196,6 +197,22 @@ def test_beam_with_single_precision_and_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         memory = net.encode(SOURCE)
         assert beam(net, memory, 4).logp.dtype == torch.float32
+
+
+def test_single_precision_finds_what_double_precision_finds() -> None:
+    net = model(2, actions=7)
+    expected, found = (beam(each, each.encode(SOURCE), 5, 3, n_best=2) for each in (net, copy.deepcopy(net).float()))
+    assert found.logp.dtype == torch.float32
+    assert torch.equal(found.tokens, expected.tokens)
+    torch.testing.assert_close(found.logp.double(), expected.logp, atol=1e-4, rtol=0)
+
+
+def test_a_model_that_knows_eos_alone() -> None:
+    """It has fewer continuations than the beam has room for."""
+    net = model(actions=1)
+    found = beam(net, net.encode(SOURCE), 3, 2, n_best=2)
+    assert found.tokens.tolist() == [[[EOS], [EOS]]] * 5
+    assert found.logp.tolist() == [[0, -math.inf]] * 5
 
 
 def test_unknown_words_are_replaced_by_what_they_looked_at() -> None:

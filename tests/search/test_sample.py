@@ -262,7 +262,12 @@ def test_limits() -> None:
     assert (limit.tolist(), shortest, longest) == ([4, 1, 2], 1, 4)
     with pytest.raises(UserError, match="bound = 0"):
         limits(torch.tensor([4, 0]), 2, CPU)
+
+
+def test_a_policy_is_where_its_weights_are_and_else_on_the_cpu() -> None:
     assert device_of(model()) == CPU
+    assert device_of(torch.nn.Linear(2, 2, device="meta")).type == "meta"
+    assert device_of(torch.nn.Identity()) == CPU
 
 
 # Other alphabets.
