@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from algorithms.tiny import BATCH, gradients, models, run
-from seqcredit.algorithms import ActorCritic, Criterion, Critic, Mle, Phase, Raml, SoftQ, Vaml
+from seqcredit.algorithms import ActorCritic, Criterion, Critic, Mle, Phase, Progress, Raml, SoftQ, Vaml
 from seqcredit.algorithms.phase import count as rows_of
 from seqcredit.types import Batch
 
@@ -88,3 +88,8 @@ def test_rates_and_temperatures_where_a_phase_says_nothing_else() -> None:
 
 def test_rows_are_counted() -> None:
     assert int(rows_of(torch.zeros(3, 2))) == 3
+
+
+def test_how_far_a_phase_has_come() -> None:
+    assert [Progress(done, 8).share for done in (0, 2, 8, 9)] == [0, 0.25, 1, 1]
+    assert Progress().share == 0

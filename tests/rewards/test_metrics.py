@@ -15,7 +15,7 @@ from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
 from seqcredit.errors import UserError
-from seqcredit.rewards import EditDistance
+from seqcredit.rewards import EditDistance, OnlyFinished
 from seqcredit.rewards.metrics import (
     BLEU,
     CHRF,
@@ -190,9 +190,10 @@ def test_a_sentence_alone_is_sacrebleus() -> None:
 def test_the_mean_reward_is_that_of_the_reward() -> None:
     numbers = {word: i for i, word in enumerate(sorted({w for g in REFERENCES for r in g for w in r} | {"<unk>"}), 2)}
     hypotheses, references = 100 * HYPOTHESES, 100 * SINGLE  # more than are scored at once
-    judge = mean_reward(EditDistance(), lambda words: [numbers[word] for word in words])
     expected = -np.mean([levenshtein(w, g[0]) for w, g in zip(HYPOTHESES, SINGLE, strict=True)])
-    assert corpus(judge, hypotheses, references).value == pytest.approx(expected)
+    for reward in (EditDistance(), OnlyFinished(EditDistance())):  # which comes with eos alone
+        judge = mean_reward(reward, lambda words: [numbers[word] for word in words])
+        assert corpus(judge, hypotheses, references).value == pytest.approx(expected)
     assert metric("reward", reward=judge) is judge
     with pytest.raises(UserError, match="'reward' needs the data of a run"):
         metric("reward")
