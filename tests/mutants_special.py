@@ -207,6 +207,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("models/writer.py", r"constant: 2 / 3", "SPARSE", "only speed"),
     Equivalent("models/writer.py", r"opposite: .*new_zeros", "grid =", "what is not filled is not read"),
     Equivalent("models/writer.py", r"opposite: .*zeros_like", "drops =", "what is not filled is not read"),
+    Equivalent("training/weights.py", r"gradient", "save_file", "numbers alone are saved"),
     Equivalent("search/sample.py", r"-> token != eos", "going =", "what has ended stays eos"),
 )
 
