@@ -54,9 +54,11 @@ FILES = (
 )  # fmt: skip
 # Files that are left out of a sample for the time being, but for their special mutants: not all are caught yet.
 LATER = (
-    "models/", "algorithms/exact.py", "training/", "experiments/recipe.py", "experiments/sweep.py",
-    "results/layouts.py", "results/cells.py", "results/record.py", "results/report.py", "results/plots.py",
-    "results/headroom.py", "inspect/page.py", "inspect/app.py", "inspect/watch.py",
+    "algorithms/exact.py", "training/checkpoints.py", "training/decoding.py", "training/log.py",
+    "training/processes.py", "training/trainer.py", "training/validation.py", "training/watch.py",
+    "experiments/recipe.py", "experiments/sweep.py", "results/layouts.py", "results/cells.py", "results/record.py",
+    "results/report.py", "results/plots.py", "results/headroom.py", "inspect/page.py", "inspect/app.py",
+    "inspect/watch.py",
 )  # fmt: skip
 # Tests that stand elsewhere than in the mirror image, of files whose name begins so.
 ALSO = {

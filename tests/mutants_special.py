@@ -198,6 +198,16 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("algorithms/rollout.py", r"-> words\[:, :-1\]", "real =", "a word and eos stand together but once"),
     Equivalent("algorithms/rollout.py", r"mask: .* -> \(pair", "same =", "what equals words is words"),
     Equivalent("algorithms/proposing.py", r"index", "distance =", "the last token is eos, which is no word"),
+    Equivalent("models/critic.py", r"negated_return", "torch.linalg.qr", "as much at right angles"),
+    Equivalent("models/critic.py", r"negated_return", "uniform_", "as many are positive as negative"),
+    Equivalent("models/critic.py", r"-> -words \* width", "", "more codes than are needed"),
+    Equivalent("models/policy.py", r"gradient", "_reorder_linear_weight", "a search forms no gradient"),
+    Equivalent("models/(captioner|lstm).py", r"opposite", "nothing =", "of width 0"),
+    Equivalent("models/wrapped.py", r"opposite", "return Words(", "of width 0"),
+    Equivalent("models/writer.py", r"constant: 2 / 3", "SPARSE", "only speed"),
+    Equivalent("models/writer.py", r"opposite: .*new_zeros", "grid =", "what is not filled is not read"),
+    Equivalent("models/writer.py", r"opposite: .*zeros_like", "drops =", "what is not filled is not read"),
+    Equivalent("training/weights.py", r"gradient", "save_file", "numbers alone are saved"),
     Equivalent("search/sample.py", r"-> token != eos", "going =", "what has ended stays eos"),
 )
 

@@ -95,3 +95,25 @@ def test_another_picture_gets_other_words() -> None:
     net = model()
     features = net.score(net.encode(PICTURES), TOKENS[:1].expand(3, -1)).features
     assert (features[0] - features[1]).abs().max() > 1e-3
+
+
+def test_first_weights_are_small_and_a_function_of_the_seed() -> None:
+    one, same, other = (Captioner(WIDTH, ACTIONS, 3, 4, generator=generator(seed)) for seed in (1, 1, 2))
+    for mine, equal, different in zip(one.parameters(), same.parameters(), other.parameters(), strict=True):
+        assert 0 < mine.abs().max() <= 0.1
+        assert torch.equal(mine, equal)
+        assert not torch.equal(mine, different)
+
+
+def test_dropout_is_that_of_the_states() -> None:
+    net, dropout = model(), model().drop(5, Noise(generator(), 3))
+    assert dropout is not None
+    memory = net.encode(PICTURES)
+    assert_near(net.score(memory, TOKENS, dropout).features, net.score(memory, TOKENS).features * dropout.kept)
+
+
+def test_there_is_one_place_to_look_at() -> None:
+    net = model()
+    memory = net.encode(PICTURES)
+    assert memory.mask.tolist() == [[True]] * 3
+    assert net.step(memory, net.start(memory), None)[1].attention.tolist() == [[1.0]] * 3

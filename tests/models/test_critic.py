@@ -57,6 +57,12 @@ def test_reads_all_references_in_any_order(copy: int) -> None:
     torch.testing.assert_close(read.states[0][read.mask[0]], torch.stack(words), atol=1e-12, rtol=0)
 
 
+def test_empty_references_are_read_too() -> None:
+    """Each of them has a place: its eos."""
+    read = critic(references="all", copy=3).encode(pad_references([[[], []], [[]]]))
+    assert read.mask.tolist() == [[True, True], [True, False]]
+
+
 def test_has_no_dropout_unless_asked() -> None:
     assert critic().drop(3, Noise(generator(), 2)) is None
     assert critic(dropout=0.1).drop(3, Noise(generator(), 2)) is not None
@@ -185,7 +191,12 @@ def test_codes_are_nearly_at_right_angles_and_the_rest_is_that_of_a_plain_critic
     for name, weight in plain.named_parameters():
         mine = judge.get_parameter(name).detach()
         assert torch.equal(mine[:, :8] if name == "readout.weight" else mine, weight)
-    assert 0 < judge.pointer.weight.detach().abs().max() <= 0.1
+    pointer = judge.pointer.weight.detach()
+    assert -0.1 <= pointer.min() < 0 < pointer.max() <= 0.1
+
+
+def test_copying_needs_no_generator() -> None:
+    assert Critic(6, 3, 4, copy=3).readout.weight.shape == (6, 4 + 3)
 
 
 def test_dropout_leaves_what_is_copied_alone() -> None:

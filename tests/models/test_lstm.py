@@ -188,3 +188,17 @@ def test_layers_are_used() -> None:
     shallow, deep = model(layers=1), model(layers=2)
     assert len(list(deep.parameters())) > len(list(shallow.parameters()))
     assert deep.encode(SOURCE).h.shape == (4, 2, 4)
+
+
+def test_a_network_that_cannot_be_made_says_so() -> None:
+    with pytest.raises(UserError, match="hidden = 5"):
+        Seq2Seq(WORDS, ACTIONS, embedding=3, hidden=5)
+
+
+@pytest.mark.parametrize(("feeding", "width"), [(True, 4), (False, 0)])
+def test_the_last_attention_vector_is_fed_back_if_that_is_asked_for(feeding: bool, width: int) -> None:
+    net = model(input_feeding=feeding)
+    memory = net.encode(SOURCE)
+    scores, state = net.step(memory, net.start(memory), None)
+    assert state.fed.shape == (4, width)
+    assert torch.equal(state.fed, scores.features[:, :width])

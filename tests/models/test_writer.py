@@ -73,6 +73,15 @@ def test_the_first_feature_knows_the_source_and_bos_alone(kind) -> None:
     assert differ(net.score(memory, TOKENS).features[:, 0], by_steps(model(**kind), memory, TOKENS)[:, 0])
 
 
+def test_nothing_is_fed_and_nothing_looked_at_before_the_first_word() -> None:
+    net = model(input_feeding=True)
+    state = net.start(net.encode(SOURCE))
+    assert state.fed.shape == (4, 4)
+    assert state.attention.shape == SOURCE.shape
+    assert not state.fed.any()
+    assert not state.attention.any()
+
+
 def test_dropout_is_inverted_while_training() -> None:
     net = Seq2Seq(WORDS, ACTIONS, hidden=8, dropout=0.25, generator=generator())
     kept = dropped(net, 40, 50).kept
@@ -204,3 +213,19 @@ def test_another_eos_ends_the_sequences(monkeypatch, wide: bool) -> None:
     found, expected = other.score(other.encode(SOURCE), swap[TOKENS]), net.score(net.encode(SOURCE), TOKENS)
     assert_near(found.features[real], expected.features[real])
     assert_near(found.table()[real], expected.table()[real][:, swap])
+
+
+def test_padding_that_is_left_out_gets_zeros() -> None:
+    net, real = model(), token_mask(TOKENS)
+    memory = net.encode(SOURCE)
+    found = net._write_real(torch.ones(4, 5, 3, dtype=torch.float64), real, memory.h, memory.c)
+    assert found[real].all()
+    assert not found[~real].any()
+
+
+@pytest.mark.parametrize(("device", "lowered"), [("cpu", False), ("meta", True)])
+def test_an_lstm_keeps_its_own_precision_on_the_cpu_alone(device: str, lowered: bool) -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        with writer.own_precision(torch.zeros(1, device=device)):
+            assert torch.is_autocast_enabled("cpu") == lowered
+        assert torch.is_autocast_enabled("cpu")

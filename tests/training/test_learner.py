@@ -1,17 +1,21 @@
 """One update of one phase, for any networks."""
 
 import copy
+from collections.abc import Sequence
+from typing import ClassVar
 
 import pytest
 import torch
 
-from seqcredit.algorithms import ActorCritic, Critic, Mle, Models, Phase, Raml, SoftQ, Vaml
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Models, Outcome, Phase, Progress, Raml, SoftQ, Vaml
+from seqcredit.draws import Noise
 from seqcredit.models import critic as judges
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.policy import Network
 from seqcredit.rewards import Bleu
 from seqcredit.training.learner import DivergedError, Learner
-from seqcredit.types import Batch, pad, pad_references
+from seqcredit.training.processes import Processes
+from seqcredit.types import Batch, Reward, pad, pad_references
 
 V = 7
 BATCH = Batch(pad([[2, 3], [4], [5, 6, 2]]), pad_references([[[3, 2]], [[4]], [[2, 6, 5]]]))
@@ -122,3 +126,41 @@ def test_networks_are_named_once() -> None:
     assert made.models.target is made.networks["target"]
     assert not any(weight.requires_grad for weight in made.networks["target"].parameters())
     assert learner(Mle("mle", 0.1)).models.target is None
+
+
+class Watching(Mle):
+    """Remembers how far it was told to be."""
+
+    seen: ClassVar[list[Progress]] = []
+
+    def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
+        self.seen.append(progress)
+        return super().loss(models, batch, reward, noise, progress)
+
+
+def test_a_phase_is_told_how_far_it_is() -> None:
+    made = learner(Watching("mle", 0.1))
+    made.update(BATCH)
+    made.update(BATCH, None, Progress(3, 7))
+    assert Watching.seen[-2:] == [Progress(), Progress(3, 7)]
+
+
+class Twice(Processes):
+    """As if another process had the same batch."""
+
+    def sum_gradients(self, parameters: Sequence[torch.Tensor]) -> None:
+        for parameter in parameters:
+            assert parameter.grad is not None
+            parameter.grad.mul_(2)
+
+
+def test_gradients_are_summed_over_processes_and_not_over_updates() -> None:
+    norms = []
+    for processes in (Processes(), Twice()):
+        models = networks()
+        models["actor"].dropout = 0.0  # type: ignore[assignment]
+        made = Learner(models, Mle("mle", 1e-9), Bleu(), processes=processes)
+        norms.append([made.update(BATCH)["actor_gradient"][0] for _ in range(2)])
+    (once, again), (twice, _) = norms
+    assert again == pytest.approx(once, rel=1e-3)
+    assert twice == pytest.approx(2 * once, rel=1e-3)
