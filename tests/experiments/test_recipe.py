@@ -256,6 +256,8 @@ CRITIC = {
     "tau": NOT_NEGATIVE,
     "target_rate": UP_TO_1,
     "smoothing": NOT_NEGATIVE,
+    "trace": SHARE,
+    "trace_end": SHARE,
     "samples": FROM_1,
     "extra_length": FROM_0,
     "longest_sample": FROM_1,
