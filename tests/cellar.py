@@ -22,7 +22,8 @@ from seqcredit.experiments.build import task_of
 from seqcredit.experiments.recipe import RECIPES, load, parse, resolved
 from seqcredit.experiments.runs import Run
 from seqcredit.results import evaluate
-from seqcredit.training.trainer import Reporting, StoppedError, Trainer
+from seqcredit.training.status import Reporting, StoppedError
+from seqcredit.training.trainer import Trainer
 
 TINY = """
 name = "tiny"

@@ -25,7 +25,8 @@ from seqcredit.results import evaluate
 from seqcredit.rewards import Custom
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.trained import Model, Scorer, Trained, is_own, judge, own_actor, word_for
-from seqcredit.training.trainer import Reporting, Trainer
+from seqcredit.training.status import Reporting
+from seqcredit.training.trainer import Trainer
 from seqcredit.training.weights import INITIAL
 from seqcredit.types import Reward
 

@@ -32,27 +32,34 @@ BATCH = Batch(pad([[2, 3], [4], [5, 6, 2, 8, 3]]), pad_references([[[3, 2], [3]]
 REWARD = Bleu(scaled=True, dtype=torch.float64)
 
 
-def networks(copy: int) -> Models:
+def networks(copy: int, dueling: bool) -> Models:
     generator = torch.Generator().manual_seed(3)
-    return Models(
+    made = Models(
         Seq2Seq(V, V, 8, 8, generator=generator).double(),
-        Critic(V, 8, 8, generator=generator, dropout=0.2, copy=copy).double(),
-        Critic(V, 8, 8, generator=generator, copy=copy).double().eval(),
+        Critic(V, 8, 8, generator=generator, dropout=0.2, copy=copy, dueling=dueling).double(),
+        Critic(V, 8, 8, generator=generator, copy=copy, dueling=dueling).double().eval(),
+        Seq2Seq(V, V, 8, 8, generator=generator).double().eval(),
     )
+    for weight in (p for network in (made.judge, made.slow_judge) for p in network.parameters()):
+        if not weight.any():  # as a dueling critic begins
+            weight.data.normal_(generator=generator)
+    return made
 
 
-def outcome(phase: Phase, copy: int) -> tuple[Outcome, dict[str, list[torch.Tensor | None]]]:
-    models, noise = networks(copy), Noise(torch.Generator().manual_seed(5), 3)
+def outcome(phase: Phase, copy: int, dueling: bool) -> tuple[Outcome, dict[str, list[torch.Tensor | None]]]:
+    models, noise = networks(copy, dueling), Noise(torch.Generator().manual_seed(5), 3)
     found = phase.loss(models, BATCH, REWARD, noise, Progress())
     for loss in found.losses.values():
         loss.backward()
     return found, {name: [p.grad for p in model.parameters()] for name, model in models._asdict().items()}
 
 
+@pytest.mark.parametrize("dueling", [False, True], ids=["", "dueling"])
 @pytest.mark.parametrize("copy", [0, 5])
 @pytest.mark.parametrize("phase", EVERY_WAY.values(), ids=EVERY_WAY)
-def test_both_paths_are_one(phase: Phase, copy: int) -> None:
-    (fast, fast_gradients), (plain, plain_gradients) = outcome(phase, copy), outcome(replace(phase, fused=False), copy)
+def test_both_paths_are_one(phase: Phase, copy: int, dueling: bool) -> None:
+    fast, fast_gradients = outcome(phase, copy, dueling)
+    plain, plain_gradients = outcome(replace(phase, fused=False), copy, dueling)
     torch.testing.assert_close(fast.losses, plain.losses, rtol=1e-9, atol=1e-12)
     assert fast.sums.keys() == plain.sums.keys()
     for key, (total, count) in plain.sums.items():

@@ -20,7 +20,7 @@ def test_each_loss_of_actor_critic_reaches_its_own_network_alone() -> None:
     for key, other in (("actor", "critic"), ("critic", "actor")):
         nets = models()
         run(ActorCritic("actor_critic", 0.1, samples=2, extra_length=2), nets).losses[key].backward()
-        assert gradients(nets) == {key: True, other: False, "target": False}
+        assert gradients(nets) == {key: True, other: False, "target": False, "start": False}
 
 
 def actor_loss(**changes: Any) -> float:
@@ -197,8 +197,50 @@ def test_rollouts_judge_its_credit_if_that_is_asked_for() -> None:
 
 def test_its_rates_and_temperatures() -> None:
     phase = Critic("c", 0.1, tau=0.3, target_rate=0.02)
-    assert (phase.follows, phase.judged_tau, phase.later_tau) == (0.02, 0.3, 0.3)
+    assert (phase.follows(Progress(7, 9)), phase.judged_tau, phase.later_tau) == (0.02, 0.3, 0.3)
     assert Critic("c", 0.1, tau=0.3, future_entropy=False).later_tau == 0
+
+
+def test_the_target_network_slows_down_by_a_constant_factor() -> None:
+    phase = Critic("c", 0.1, target_rate=0.1, target_rate_end=0.001)
+    speeds = [phase.follows(Progress(update, 4)) for update in range(6)]
+    assert speeds == pytest.approx([0.1, 10**-1.5, 0.01, 10**-2.5, 0.001, 0.001])
+
+
+def test_the_way_to_the_actor_opens_when_enough_is_explained() -> None:
+    assert Critic("c", 0.1).gate({"explained": 0.9}) is None
+    phase = Critic("c", 0.1, critic_until=0.5)
+    found = [phase.gate(figures) for figures in ({"explained": 0.5}, {"explained": 0.49}, {})]
+    assert [gate is not None and gate.open for gate in found] == [True, False, False]
+    assert found[1] == (False, "the critic explains 0.49 of the returns' variance, critic_until is 0.5")
+
+
+@pytest.mark.parametrize(("explained", "share"), [(0.4, 0.4), (-3.0, 0.0), (1.0, 1.0)])
+def test_a_cautious_actor_steps_as_far_as_its_critic_explains(explained: float, share: float) -> None:
+    """What it learns of references is not its critic's affair."""
+    careless, cautious = (ActorCritic("ac", 0.1, cautious=value, mle_weight=0.3) for value in (False, True))
+    follows = ActorCritic("ac", 0.1, mle_weight=0.0)
+    of, alone, with_care = (
+        phase.loss(models(), BATCH, REWARD, noise(), Progress(explained=explained)).losses["actor"]
+        for phase in (careless, follows, cautious)
+    )
+    torch.testing.assert_close(with_care, of - (1 - share) * alone)
+
+
+def test_a_leash_costs_the_divergence_from_the_start() -> None:
+    nets, settings = models(dropout=0.0), {"tau": 0.3, "extra_length": 2, "mle_weight": 0.0}
+    free, held = (run(ActorCritic("ac", 0.1, leash=leash, **settings), nets) for leash in (0.0, 0.6))
+    bound = BATCH.references.shape[-1] - 1 + 2
+    tokens = drawn(nets, bound)
+    logp, start = (
+        net.score(net.encode(BATCH.source), tokens).table().log_softmax(-1) for net in (nets.actor, nets.origin)
+    )
+    place = token_mask(tokens) & (torch.arange(tokens.shape[1]) < bound - 1)
+    apart = torch.nn.functional.kl_div(start, logp, reduction="none", log_target=True).sum(-1)[place].sum()
+    torch.testing.assert_close(held.losses["actor"] - free.losses["actor"], 0.6 * apart / 4)
+    torch.testing.assert_close(held.sums["drift"][0], apart.detach())
+    assert int(held.sums["drift"][1]) == place.sum()
+    assert "drift" not in free.sums
 
 
 def test_the_critic_may_have_a_rate_and_a_norm_of_its_own() -> None:

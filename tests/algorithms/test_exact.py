@@ -22,7 +22,8 @@ from seqcredit.models.build import LSTM
 from seqcredit.models.policy import Policy, Tensors, Written
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.training.log import log_entries
-from seqcredit.training.trainer import Reporting, Trainer
+from seqcredit.training.status import Reporting
+from seqcredit.training.trainer import Trainer
 from seqcredit.training.validation import examples_of, short
 from seqcredit.types import Alphabet, lengths
 

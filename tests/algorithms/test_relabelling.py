@@ -94,8 +94,10 @@ def networks(mine: Relabelling, copy: int) -> Models:
         network(Seq2Seq, mine, dropout=0.3),
         network(Critic, mine, dropout=0.2, copy=copy, references="all"),
         network(Critic, mine, attention="dot", copy=copy),
+        network(Seq2Seq, mine),
     )
-    made.slow_judge.requires_grad_(False).eval()
+    for frozen in (made.slow_judge, made.origin):
+        frozen.requires_grad_(False).eval()
     return made
 
 

@@ -3,7 +3,7 @@
 import torch
 
 from algorithms.tiny import BATCH, REWARD, V, models, noise, run
-from seqcredit.algorithms import Criterion, SoftQ
+from seqcredit.algorithms import Criterion, Progress, SoftQ
 from seqcredit.algorithms.exact import EditJudge
 from seqcredit.algorithms.phase import Examples
 from seqcredit.credit import losses
@@ -62,7 +62,7 @@ def test_the_target_network_is_the_one_that_looks_ahead_where_it_is_asked_for() 
         torch.testing.assert_close(
             *(torch.autograd.grad(loss, weight, retain_graph=True)[0] for loss in (found, expected))
         )
-        assert phase.follows == (0.001 if look_ahead == "target" else None)
+        assert phase.follows(Progress()) == (0.001 if look_ahead == "target" else None)
 
 
 def test_dropout_is_drawn_for_every_token_after_the_proposals() -> None:

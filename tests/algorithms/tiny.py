@@ -47,6 +47,12 @@ EVERY_WAY: dict[str, Phase] = {  # that a loss is formed
     "ERAC without future entropy": ActorCritic("erac", 1.0, tau=0.3, future_entropy=False, **JOINT),
     "ERAC, exact eos": ActorCritic("erac", 1.0, tau=0.3, exact_eos=0.7, **JOINT),
     "ERAC, traced": ActorCritic("erac", 1.0, tau=0.3, trace=1.0, **JOINT),
+    "ERAC, 2 steps": ActorCritic("erac", 1.0, tau=0.3, trace=1.0, trace_steps=2, **JOINT),
+    "AC on a leash": ActorCritic("ac", 1.0, tau=0.0, leash=0.6, **JOINT),
+    "ERAC on a leash": ActorCritic("erac", 1.0, tau=0.3, leash=0.6, **JOINT),
+    "ERAC on a leash, normalised": ActorCritic(
+        "erac", 1.0, tau=0.3, leash=0.6, entropy_form="normalised", mle_weight=0.0
+    ),
     "ERAC, normalised": ActorCritic("erac", 1.0, tau=0.3, entropy_form="normalised", mle_weight=0.0),
 }
 
@@ -59,9 +65,11 @@ def models(dropout: float = 0.3) -> Models:
         Seq2Seq(V, V, 6, 6, dropout=dropout, generator=generator(0)),
         judges.Critic(V, 6, 6, dropout=dropout, generator=generator(1)),
         judges.Critic(V, 6, 6, dropout=0.0, generator=generator(2)),
+        Seq2Seq(V, V, 6, 6, dropout=dropout, generator=generator(4)),
     )
     made.slow_judge.requires_grad_(False).eval()
-    for model in (made.actor, made.judge, made.slow_judge):
+    made.origin.requires_grad_(False).eval()
+    for model in (made.actor, made.judge, made.slow_judge, made.origin):
         for weight in model.parameters():
             weight.data *= 8  # so that the policy is not uniform
     return made

@@ -168,6 +168,20 @@ def actor(x: Inputs, form: losses.EntropyForm = "exact") -> Tensor:
     return weighted(x, losses.actor(x.logp, x.critic.full(), x.tokens, x.tau, form, x.forced, x.eos))
 
 
+LEASH = 0.7
+
+
+def fast_leashed(x: Inputs, **options: Any) -> Tensor:
+    """The target network stands in for the policy of the start: its scores are as good as any."""
+    return fast_actor(x, leash=fused.Leash(x.packed(x.target), LEASH), **options).loss
+
+
+def leashed(x: Inputs, form: losses.EntropyForm = "exact") -> Tensor:
+    start = values.only_actions(x.target.full(), x.actions).log_softmax(-1)
+    given = x.tokens, x.tau, form, x.forced, x.eos, start, LEASH
+    return weighted(x, losses.actor(x.logp, x.critic.full(), *given))
+
+
 def vaml(x: Inputs) -> Tensor:
     numbers = x.tokens, x.weights, x.tau, x.kappa, x.forced, x.eos, x.actions
     return losses.vaml(x.logp, x.critic.full(), *numbers).sum()
@@ -190,6 +204,11 @@ PAIRS: dict[str, tuple[Loss, Loss]] = {
     "actor, normalised": (
         lambda x: fast_actor(x, entropy_form="normalised").loss,
         lambda x: actor(x, "normalised"),
+    ),
+    "actor on a leash": (fast_leashed, leashed),
+    "actor on a leash, normalised": (
+        lambda x: fast_leashed(x, entropy_form="normalised"),
+        lambda x: leashed(x, "normalised"),
     ),
     "critic": (lambda x: fast_critic(x, 0.0), lambda x: critic(x, 0.0)),
     "critic, smooth": (lambda x: fast_critic(x, SMOOTHING), lambda x: critic(x, SMOOTHING)),
@@ -582,7 +601,11 @@ def test_soft_q_of_sequences_that_share_a_beginning() -> None:
 
 # How it behaves.
 
-CONSTANT_TO_THE_GRADIENT = {"soft_q, constant": "the look-ahead", "actor, normalised": "the direction"}
+CONSTANT_TO_THE_GRADIENT = {
+    "soft_q, constant": "the look-ahead",
+    "actor, normalised": "the direction",
+    "actor on a leash, normalised": "the direction",
+}
 
 
 @pytest.mark.parametrize("name", [name for name in PAIRS if name not in CONSTANT_TO_THE_GRADIENT])

@@ -177,6 +177,15 @@ def test_tau_zero_is_actor_critic_exactly(form: str) -> None:
     expect(actor(LOGP, Q, TOKENS, 0.0, form), expected)
 
 
+def test_a_leash_is_the_divergence_from_the_start() -> None:
+    """Against torch's own."""
+    start = Q.log_softmax(-1)
+    by_torch = torch.nn.functional.kl_div(start, LOGP, reduction="none", log_target=True).sum(-1)
+    free, held = (actor(LOGP, Q, TOKENS, TAU, forced=FORCED, start=start, leash=leash) for leash in (0.0, 0.7))
+    expect(held - free, (0.7 * by_torch).masked_fill(~MASK | FORCED, 0))
+    expect(free, actor(LOGP, Q, TOKENS, TAU, forced=FORCED))
+
+
 # Gradients, against closed forms in the logits or in Q.
 
 PI = LOGITS.softmax(-1)
@@ -218,6 +227,13 @@ def advantage(tau: float) -> Tensor:
 def test_gradient_of_the_actor_is_the_policy_gradient(tau: float) -> None:
     by_hand = masked(-PI * advantage(tau), MASK & ~FORCED)
     expect(logit_gradient(lambda logp: actor(logp, Q, TOKENS, tau, forced=FORCED)), by_hand)
+
+
+def test_a_leash_pulls_as_entropy_does_and_to_where_it_started() -> None:
+    """Q + leash log pi_0, at a temperature that is higher by the leash: the same gradient."""
+    start = Q.flip(-1).log_softmax(-1)
+    held = logit_gradient(lambda logp: actor(logp, Q, TOKENS, TAU, forced=FORCED, start=start, leash=0.7))
+    expect(held, logit_gradient(lambda logp: actor(logp, Q + 0.7 * start, TOKENS, TAU + 0.7, forced=FORCED)))
 
 
 def test_gradient_of_the_normalised_actor_takes_its_direction_as_constant() -> None:

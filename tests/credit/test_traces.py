@@ -34,12 +34,12 @@ def look_ahead(q: Tensor) -> Tensor:
     return later
 
 
-def mean_targets(trace: float, q: Tensor) -> Tensor:
+def mean_targets(trace: float, q: Tensor, steps: int = 0) -> Tensor:
     """For every state and action, the mean of the targets over all sequences that take it there."""
     nodes = SPACE.nodes(TOKENS)
     values = expected_value(q, LOGP, TAU, SPACE.forced)[nodes]
     one_step = one_step_targets(REWARDS, values, TOKENS)
-    targets = trace_targets(one_step, chosen(q[nodes], TOKENS), TOKENS, trace)
+    targets = trace_targets(one_step, chosen(q[nodes], TOKENS), TOKENS, trace, steps)
     weights = enumeration.sequence_logp(SPACE, LOGP).exp().unsqueeze(-1).expand_as(targets)
     place = (nodes * 3 + TOKENS)[REAL]
     sums, mass = (
@@ -64,6 +64,15 @@ def test_below_1_it_is_the_mixture_of_all_numbers_of_steps(trace: float) -> None
         weight = weight * trace
     taken = ~(SPACE.forced.unsqueeze(-1) & (torch.arange(3) != EOS))
     torch.testing.assert_close(mean_targets(trace, WRONG)[taken], mixture[taken], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 9])
+def test_n_steps_apply_the_operator_n_times(steps: int) -> None:
+    q = WRONG
+    for _ in range(steps):
+        q = look_ahead(q)
+    taken = ~(SPACE.forced.unsqueeze(-1) & (torch.arange(3) != EOS))
+    torch.testing.assert_close(mean_targets(1.0, WRONG, steps)[taken], q[taken], rtol=1e-12, atol=1e-12)
 
 
 def test_where_q_is_right_nothing_is_left_to_chance_but_the_last_rewards() -> None:

@@ -67,7 +67,8 @@ def test_what_a_rollback_undid_is_left_out(tiny, tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_is_one_run(tiny, tmp_path: Path) -> None:
-    from seqcredit.training.trainer import Reporting, Trainer
+    from seqcredit.training.status import Reporting
+    from seqcredit.training.trainer import Trainer
 
     shutil.copytree(tiny.stopped.folder, tmp_path / "stopped")
     run = Run.open(tmp_path / "stopped")

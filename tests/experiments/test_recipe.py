@@ -255,9 +255,11 @@ PROPOSING = {"tau": ABOVE_0, "samples": FROM_1, "longest": FROM_1, "corruption":
 CRITIC = {
     "tau": NOT_NEGATIVE,
     "target_rate": UP_TO_1,
+    "target_rate_end": UP_TO_1,
     "smoothing": NOT_NEGATIVE,
     "trace": SHARE,
     "trace_end": SHARE,
+    "trace_steps": FROM_0,
     "samples": FROM_1,
     "extra_length": FROM_0,
     "longest_sample": FROM_1,
@@ -274,11 +276,12 @@ INTERVALS: dict[str, dict[str, Interval]] = {
     "phase.raml": {**EVERY_PHASE, **PROPOSING, "weight_tau": ABOVE_0},
     "phase.soft_q": {**EVERY_PHASE, **PROPOSING, "target_rate": UP_TO_1, **SOFT_Q},
     "phase.vaml": {**EVERY_PHASE, **PROPOSING, "weight_tau": ABOVE_0, "kappa": SHARE},
-    "phase.critic": {**EVERY_PHASE, **CRITIC},
+    "phase.critic": {**EVERY_PHASE, **CRITIC, "critic_until": SHARE},
     "phase.actor_critic": {
         **EVERY_PHASE,
         **CRITIC,
         "mle_weight": NOT_NEGATIVE,
+        "leash": NOT_NEGATIVE,
         "critic_learning_rate": NOT_NEGATIVE,
         "critic_clip": ABOVE_0,
     },
@@ -336,6 +339,8 @@ def test_only_a_critic_copies() -> None:
     assert read(phase_text("mle", top="[critic]\ncopy = 64\n")).critic.copy == 64
     said = complaint(phase_text("mle", top="[actor]\ncopy = 64\n"))
     assert said.endswith("actor: copy is 64, but only a critic reads the reference; leave it to [critic].")
+    said = complaint(phase_text("mle", top="[actor]\ndueling = true\n"))
+    assert said.endswith("actor: dueling is true, but only a critic gives values; leave it to [critic].")
 
 
 @pytest.mark.parametrize("keys", ['metric = "bleu"', 'metric = "edit"\nunfinished = "nothing"', "scaled = false"])

@@ -19,7 +19,8 @@ from seqcredit.experiments.runs import Run
 from seqcredit.experiments.start import open_data, take_over
 from seqcredit.models.build import LSTM
 from seqcredit.training.log import Log, log_entries
-from seqcredit.training.trainer import Reporting, Trainer
+from seqcredit.training.status import Reporting
+from seqcredit.training.trainer import Trainer
 
 SMALL = LSTM(embedding=8, hidden=8)
 JUDGE = LSTM(embedding=8, hidden=8, attention="mlp", dropout=0.0)

@@ -217,6 +217,34 @@ def test_a_target_network_that_copies() -> None:
     torch.testing.assert_close(target.pointer.weight, 0.3 * source.pointer.weight + 0.7 * before)
 
 
+@pytest.mark.parametrize("copy", [0, 8])
+def test_dueling_starts_at_zero_and_learns_what_all_words_have_in_common(copy: int) -> None:
+    judge = critic(copy=copy, dueling=True)
+    memory = judge.encode(REFERENCES)
+    assert not judge.score(memory, TOKENS).table().any()
+    assert judge.common is not None
+    with torch.no_grad():
+        judge.common.weight.normal_(generator=generator(2))
+        judge.common.bias.fill_(0.5)
+    scores = judge.score(memory, TOKENS)
+    worth = scores.features[..., :4] @ judge.common.weight[0] + 0.5
+    torch.testing.assert_close(scores.table(), worth.unsqueeze(-1).expand(2, 4, 6))
+    stepped, _ = judge.step(memory, judge.start(memory), None)
+    torch.testing.assert_close(stepped.table(), scores.table()[:, 0])
+    scores.table()[..., 3].sum().backward()
+    learned = [name for name, weight in judge.named_parameters() if weight.grad is not None and weight.grad.any()]
+    assert {"common.weight", "common.bias", "readout.weight", "readout.bias"} <= set(learned)
+    assert ("pointer.weight" in learned) == bool(copy)
+
+
+def test_dueling_adds_to_what_a_word_has_of_its_own() -> None:
+    judge, plain = critic(copy=8, dueling=True), critic(copy=8)
+    for name, weight in plain.named_parameters():
+        judge.get_parameter(name).data = weight.data
+    same = [net.score(net.encode(REFERENCES), TOKENS).table() for net in (judge, plain)]
+    assert torch.equal(*same)
+
+
 @pytest.mark.parametrize("references", ["own", "all"])
 @pytest.mark.parametrize("copy", [0, 3])
 def test_another_eos_ends_what_is_read_and_what_is_written(references, copy: int) -> None:

@@ -68,6 +68,27 @@ def test_a_new_phase_makes_its_target_from_the_critic_of_now() -> None:
     assert torch.equal(weights(second.networks["target"]), weights(first.networks["critic"]))
 
 
+def test_the_target_network_follows_as_fast_as_the_phase_says_by_then() -> None:
+    made = learner(Critic("critic", 0.1, target_rate=0.5, target_rate_end=0.125))
+    before = weights(made.networks["target"])
+    made.update(BATCH, progress=Progress(1, 2))
+    now = weights(made.networks["critic"])
+    torch.testing.assert_close(weights(made.networks["target"]), 0.25 * now + 0.75 * before)
+
+
+def test_what_a_leash_is_tied_to_stays() -> None:
+    made = learner(ActorCritic("joint", 0.1, leash=0.5))
+    before = weights(made.networks["actor"])
+    for _ in range(2):
+        made.update(BATCH)
+    assert torch.equal(weights(made.networks["start"]), before)
+    assert not torch.equal(weights(made.networks["actor"]), before)
+    assert not made.networks["start"].training
+    again = Learner(made.networks, ActorCritic("joint", 0.1, leash=0.5), made.reward)
+    assert torch.equal(weights(again.networks["start"]), weights(made.networks["actor"]))
+    assert "start" not in Learner(made.networks, ActorCritic("joint", 0.1), made.reward).networks
+
+
 def test_a_step_is_clipped() -> None:
     phase = Mle("mle", 1.0, clip=0.001)
     models = networks()

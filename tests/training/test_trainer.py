@@ -9,13 +9,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import starter
-from seqcredit.algorithms import Criterion, Progress
+from seqcredit.algorithms import Criterion, Critic, Progress
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_actor, task_of
@@ -23,7 +24,8 @@ from seqcredit.experiments.recipe import Recipe, load
 from seqcredit.experiments.runs import Run
 from seqcredit.training.learner import Learner
 from seqcredit.training.log import log_entries
-from seqcredit.training.trainer import Reporting, Trainer
+from seqcredit.training.status import Reporting, StoppedError
+from seqcredit.training.trainer import Trainer
 from seqcredit.training.validation import Validator
 from seqcredit.training.weights import INITIAL, of_network
 from starter import Command
@@ -294,6 +296,81 @@ def test_what_an_actor_starts_from_is_kept_if_nothing_is_better(
     assert validated == ([0, 5, 8] if keeps else [5, 8])
     before, after = (of_network(run.weights(phase), "actor") for phase in ("critic", "actor_critic"))
     assert same(before, after) == keeps
+
+
+def explaining(monkeypatch, *shares: float) -> None:
+    """Validations of a critic say that it explains these shares, one after the other."""
+    told, judge = iter(shares), Validator.judge
+
+    def said(self: Validator) -> Criterion:
+        found = judge(self)
+        if isinstance(self.learner.phase, Critic):
+            self.measured["explained"] = next(told)
+        return found
+
+    monkeypatch.setattr(Validator, "judge", said)
+
+
+GATE = ("phase.2.critic_until=0.5", "phase.2.validate_every=3")
+
+
+def test_the_actor_moves_as_soon_as_its_critic_explains_enough(
+    data: Path, prepared: Prepared, tmp_path: Path, monkeypatch
+) -> None:
+    run = make(tmp_path / "run", data, *GATE)
+    explaining(monkeypatch, 0.2, 0.49, 0.5)
+    trainer(run, prepared).train()
+    ends = {e["phase"]: e["updates"] for e in without_times(run) if e["event"] == "phase_end"}
+    assert ends == {"mle": 16, "critic": 9, "actor_critic": 16}
+    assert not any(e["event"] == "skipped" for e in without_times(run))
+
+
+def test_without_a_good_critic_the_actor_stays_as_it_was(
+    data: Path, prepared: Prepared, tmp_path: Path, monkeypatch
+) -> None:
+    """Its run is finished all the same, resumed or not."""
+    run = make(tmp_path / "run", data, *GATE)
+    explaining(monkeypatch, *[0.2] * 5, 0.4)
+    said: list[str] = []
+    trainer(run, prepared, said.append).train()
+    message = [line for line in said if "Skipped" in line]
+    assert message == [
+        "critic: after 16 updates the critic explains 0.40 of the returns' variance, critic_until is 0.5: not enough "
+        "to go on with. Skipped: actor_critic; the model stays as it was. Give critic more epochs, or ask for less."
+    ]
+    before, after = (of_network(run.weights(phase), "actor") for phase in ("mle", "actor_critic"))
+    assert same(before, after)
+    *_, skipped, end = without_times(run)
+    assert (skipped["event"], skipped["skipped"]) == ("skipped", ["actor_critic"])
+    assert (end["event"], end["phase"], end["updates"]) == ("phase_end", "actor_critic", 0)
+    again = trainer(run, prepared)
+    again.train()
+    assert again.status.done
+    assert again.status.skipped == ["actor_critic"]
+
+
+def test_a_run_with_a_leash_and_caution_resumes_bit_for_bit(
+    data: Path, prepared: Prepared, tmp_path: Path, monkeypatch
+) -> None:
+    careful = ("phase.3.leash=0.1", "phase.3.cautious=true", "phase.2.target_rate_end=0.01", "phase.1.epochs=1")
+    whole, stopped = (make(tmp_path / name, data, *careful) for name in ("whole", "stopped"))
+    trainer(whole, prepared, log_every=3).train()
+    update = Trainer._update
+
+    def stop_in_the_last_phase(self: Trainer, *given: Any) -> None:
+        update(self, *given)
+        self.stop = self.status.phase == 2 and self.status.updates == 6
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_update", stop_in_the_last_phase)
+        with pytest.raises(StoppedError):
+            trainer(stopped, prepared, log_every=3).train()
+    trainer(stopped, prepared, log_every=3).train()
+    assert same(final(whole), final(stopped))
+    assert without_times(whole) == without_times(stopped)
+    joint = [e for e in without_times(whole) if e["event"] == "train" and e["phase"] == "actor_critic"]
+    assert joint
+    assert all("drift" in entry for entry in joint)
 
 
 def diverging(folder: Path, data: Path, prepared: Prepared, *changes: str) -> Run:

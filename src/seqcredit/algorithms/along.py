@@ -15,7 +15,15 @@ from seqcredit.credit import fused, losses
 from seqcredit.credit.losses import EntropyForm, SmoothingForm
 from seqcredit.credit.pieces import BoundValue
 from seqcredit.credit.tables import Packing, Table, at, look_ahead, pack
-from seqcredit.credit.values import chosen, entropy, one_step_targets, only_actions, sums_ahead, trace_targets
+from seqcredit.credit.values import (
+    chosen,
+    divergence,
+    entropy,
+    one_step_targets,
+    only_actions,
+    sums_ahead,
+    trace_targets,
+)
 from seqcredit.models.policy import Network, Scores
 from seqcredit.types import Alphabet, token_mask
 
@@ -161,6 +169,7 @@ class Looking(NamedTuple):
     future_entropy: bool
     bound_value: BoundValue
     trace: float = 0.0  # how much of what followed after the next state counts
+    steps: int = 0  # how many rewards count at the most; 0: all
 
 
 class Judged(NamedTuple):
@@ -169,6 +178,14 @@ class Judged(NamedTuple):
     targets: Float[Tensor, "B T"]
     entropy: Float[Tensor, "B T"]
     loss: Float[Tensor, ""] | None = None
+    drift: Float[Tensor, "B T"] | None = None  # KL to the start, where there is a leash
+
+
+class Leash(NamedTuple):
+    """How much it costs an actor to leave the policy that it started from."""
+
+    start: Along
+    weight: float
 
 
 @torch.no_grad()
@@ -205,12 +222,12 @@ def evaluate_and_improve(
     looking: Looking,
     entropy_form: EntropyForm,
     forced: Bool[Tensor, "B T"],
+    leash: Leash | None = None,
 ) -> Judged:
     """TD targets as in `evaluate`, and the actor's loss under Q, from one pass over its distribution."""
     eos = actor.alphabet.eos
-    if not (actor.fused and q.fused and target.fused):
-        gain = losses.actor(actor.logp, q.table, tokens, looking.tau, entropy_form, forced, eos).sum()
-        return _evaluated(actor, target, tokens, rewards, looking, forced)._replace(loss=gain)
+    if not all(network.fused for network in (actor, q, target, *(leash or ())[:1])):
+        return _evaluated_and_improved(actor, q, target, tokens, rewards, looking, entropy_form, forced, leash)
     packing = pack(tokens, eos)
     found = fused.actor(
         actor.packed(packing),
@@ -221,9 +238,10 @@ def evaluate_and_improve(
         looking.future_entropy,
         packing.take(forced),
         looking.bound_value,
+        leash=None if leash is None else fused.Leash(leash.start.packed(packing), leash.weight),
     )
     targets = _targets(target, tokens, rewards, packing.spread(found.values), looking, packing)
-    return Judged(targets, packing.spread(found.entropy), found.loss)
+    return Judged(targets, packing.spread(found.entropy), found.loss, packing.spread(found.drift))
 
 
 @torch.no_grad()
@@ -235,7 +253,8 @@ def _targets(
     targets = one_step_targets(rewards, values, tokens, eos)
     if not looking.trace:
         return targets
-    return trace_targets(targets, packing.spread(_taken(target, packing, tokens)), tokens, looking.trace, eos)
+    taken = packing.spread(_taken(target, packing, tokens))
+    return trace_targets(targets, taken, tokens, looking.trace, looking.steps, eos)
 
 
 def _evaluated(
@@ -246,8 +265,27 @@ def _evaluated(
     later, eos = target.table.detach(), actor.alphabet.eos
     targets = losses.td_targets(later, logp, tokens, rewards, looking.tau, looking.future_entropy, bound, eos)
     if looking.trace:
-        targets = trace_targets(targets, chosen(later, tokens), tokens, looking.trace, eos)
+        targets = trace_targets(targets, chosen(later, tokens), tokens, looking.trace, looking.steps, eos)
     return Judged(targets, entropy(logp, forced))
+
+
+def _evaluated_and_improved(
+    actor: Along,
+    q: Along,
+    target: Along,
+    tokens: Tensor,
+    rewards: Tensor,
+    looking: Looking,
+    entropy_form: EntropyForm,
+    forced: Tensor,
+    leash: Leash | None,
+) -> Judged:
+    """By the specification."""
+    start, weight = (None, 0.0) if leash is None else (leash.start.logp.detach(), leash.weight)
+    given = tokens, looking.tau, entropy_form, forced, actor.alphabet.eos
+    gain = losses.actor(actor.logp, q.table, *given, start, weight).sum()
+    drift = torch.zeros_like(rewards) if start is None else divergence(actor.logp.detach(), start)
+    return _evaluated(actor, target, tokens, rewards, looking, forced)._replace(loss=gain, drift=drift)
 
 
 class Smoothing(NamedTuple):

@@ -1,5 +1,6 @@
 """Actor-Critic and ERAC: a critic learns what an actor's samples are worth, and the actor follows it; AC is tau = 0."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,6 +11,7 @@ from torch.profiler import record_function as part
 from seqcredit.algorithms.along import (
     Along,
     Judged,
+    Leash,
     Looking,
     Smoothing,
     evaluate,
@@ -19,7 +21,7 @@ from seqcredit.algorithms.along import (
 )
 from seqcredit.algorithms.exact import RolloutJudge
 from seqcredit.algorithms.mle import reference_loss
-from seqcredit.algorithms.phase import Criterion, Examples, Models, Outcome, Phase, Progress, Sums, Validation
+from seqcredit.algorithms.phase import Criterion, Examples, Gate, Models, Outcome, Phase, Progress, Sums, Validation
 from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, spread, watch
 from seqcredit.credit.values import returns_to_go, token_rewards
 from seqcredit.draws import Noise
@@ -29,16 +31,14 @@ from seqcredit.types import Batch, Reward, token_mask
 
 
 @dataclass(frozen=True)
-class Critic(Phase):
-    """Policy evaluation of a fixed actor."""
+class Judging(Phase):
+    """What the phases with a critic of the actor's samples share."""
 
-    trains: ClassVar[tuple[str, ...]] = ("critic",)
-    needs: ClassVar[tuple[str, ...]] = ("actor",)
-    drops: ClassVar[tuple[str, ...] | None] = ("actor", "critic")  # it samples as it will in the joint phase
-
-    decays: int = option(5, FROM_0)  # then stop
     tau: float = option(0.04, NOT_NEGATIVE, paper=Feeding(0.04, 0.05), released=Feeding(0.045, 0.04))
-    target_rate: float = option(0.001, UP_TO_1)
+    target_rate: float = option(0.001, UP_TO_1)  # beta, how fast the target network follows the critic
+    target_rate_end: float | None = option(
+        None, UP_TO_1
+    )  # what it has become at the phase's end; the same if not given
     smoothing: float = option(0.001, NOT_NEGATIVE)
     smoothing_form: Literal["sum", "mean"] = option("sum", paper="sum", released="mean")  # by validation
     td_form: Literal["squared", "half"] = option("squared", paper="squared", released="half")
@@ -46,6 +46,7 @@ class Critic(Phase):
     bound_value: Literal["eos", "free"] = option("eos", paper="eos", released="free")  # V at the bound: Q(eos), or all
     trace: float = option(0.0, SHARE)  # lambda: 0 looks one step ahead, as in the paper; 1 to the end
     trace_end: float | None = option(None, SHARE)  # what it has become at the phase's end; trace if not given
+    trace_steps: int = option(0, FROM_0)  # rewards that it counts at the most, n-step targets with trace = 1; 0: all
     samples: int = option(2, FROM_1)  # sequences drawn for each sentence
     extra_length: int = option(5, FROM_0)  # a sample's bound, eos included: so much over the batch's longest reference
     longest_sample: int = option(50, FROM_1)  # and at the most this
@@ -53,37 +54,22 @@ class Critic(Phase):
     exact_eos: float = option(0.0, NOT_NEGATIVE)  # weight of the squared error of Q(eos) at every prefix, known exactly
     exact: int = option(0, FROM_0)  # short validation sentences to compare Q with rollouts of the actor on
 
-    def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
-        """TD error and smoothing on samples of a fixed actor. Algorithm 3 with the actor fixed."""
-        with torch.no_grad():
-            rollout = roll_out(models, batch, reward, noise, self.asked(batch, reference=False))
-        rewards = token_rewards(rollout.scores)
-        with part("target"):
-            networks, looking = (rollout.actor, rollout.target), self.looking(progress)
-            judged = evaluate(*networks, rollout.tokens, rewards, looking, rollout.forced)
-        loss, watched = self.critic_loss(self.q(models, rollout), rollout, judged, noise)
-        return Outcome({"critic": loss}, watched)
-
-    def criterion(self, validation: Validation) -> Criterion:
-        """Its error: against what really followed, or the TD error."""
-        return validation.mean(self.judged_by)
-
     def judge(self, examples: Examples) -> RolloutJudge | None:
         """Rollouts of the actor."""
         if not self.exact:
             return None
         return RolloutJudge(examples, self.longest_for, self.later_tau, self.exact, again="actor" in self.trains)
 
-    @property
-    def follows(self) -> float | None:
-        """The speed of the target network."""
-        return self.target_rate
+    def follows(self, progress: Progress) -> float:
+        """The speed of the target network: from the first to the last by a constant factor an update."""
+        end = self.target_rate if self.target_rate_end is None else self.target_rate_end
+        return self.target_rate * (end / self.target_rate) ** progress.share
 
     def looking(self, progress: Progress) -> Looking:
         """How the value of the next state is formed."""
         end = self.trace if self.trace_end is None else self.trace_end
         trace = self.trace + (end - self.trace) * progress.share
-        return Looking(self.tau, self.future_entropy, self.bound_value, trace)
+        return Looking(self.tau, self.future_entropy, self.bound_value, trace, self.trace_steps)
 
     @property
     def judged_tau(self) -> float | None:
@@ -131,12 +117,45 @@ class Critic(Phase):
 
 
 @dataclass(frozen=True)
-class ActorCritic(Critic):
+class Critic(Judging):
+    """Policy evaluation of a fixed actor."""
+
+    trains: ClassVar[tuple[str, ...]] = ("critic",)
+    needs: ClassVar[tuple[str, ...]] = ("actor",)
+    drops: ClassVar[tuple[str, ...] | None] = ("actor", "critic")  # it samples as it will in the joint phase
+
+    decays: int = option(5, FROM_0)  # then stop
+    critic_until: float = option(0.0, SHARE)  # ends when Q explains this share of the returns' variance; 0: no gate
+
+    def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
+        """TD error and smoothing on samples of a fixed actor. Algorithm 3 with the actor fixed."""
+        with torch.no_grad():
+            rollout = roll_out(models, batch, reward, noise, self.asked(batch, reference=False))
+        rewards = token_rewards(rollout.scores)
+        with part("target"):
+            networks, looking = (rollout.actor, rollout.target), self.looking(progress)
+            judged = evaluate(*networks, rollout.tokens, rewards, looking, rollout.forced)
+        loss, watched = self.critic_loss(self.q(models, rollout), rollout, judged, noise)
+        return Outcome({"critic": loss}, watched)
+
+    def criterion(self, validation: Validation) -> Criterion:
+        """Its error: against what really followed, or the TD error."""
+        return validation.mean(self.judged_by)
+
+    def gate(self, figures: Mapping[str, float]) -> Gate | None:
+        """Whether the critic explains enough of what the samples earn."""
+        if not self.critic_until:
+            return None
+        explained = figures.get("explained", 0.0)
+        said = f"the critic explains {explained:.2f} of the returns' variance, critic_until is {self.critic_until:g}"
+        return Gate(explained >= self.critic_until, said)
+
+
+@dataclass(frozen=True)
+class ActorCritic(Judging):
     """Actor-Critic with tau = 0, ERAC with tau > 0."""
 
     trains: ClassVar[tuple[str, ...]] = ("actor", "critic")
-    needs: ClassVar[tuple[str, ...]] = ()
-    drops: ClassVar[tuple[str, ...] | None] = None
     guarded: ClassVar[bool] = True
 
     decay: float = option(0.5, UP_TO_1, released=0.9)  # factor of the actor's rate when validation does not improve
@@ -145,6 +164,8 @@ class ActorCritic(Critic):
     samples: int = option(1, FROM_1)  # sequences drawn for each sentence
     extra_length: int = option(10, FROM_0)  # a sample's bound, eos included: so much over the longest reference
     mle_weight: float = option(0.1, NOT_NEGATIVE)
+    leash: float = option(0.0, NOT_NEGATIVE)  # weight of KL(actor || the actor as it was when the phase began)
+    cautious: bool = False  # the actor's step under Q counts for no more than the share of the returns that Q explains
     keeps_start: bool = True  # it ends as it began if that validates best; comparisons with what does not say false
     entropy_form: Literal["exact", "normalised"] = option("exact", paper="exact", released="normalised")
     critic_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
@@ -156,18 +177,31 @@ class ActorCritic(Critic):
         q, tokens, forced = self.q(models, rollout), rollout.tokens, rollout.forced
         networks, rewards = (rollout.actor, q, rollout.target), token_rewards(rollout.scores)
         with part("actor"):
-            looking = self.looking(progress)
-            judged = evaluate_and_improve(*networks, tokens, rewards, looking, self.entropy_form, forced)
+            looking, leash = self.looking(progress), self._leash(models, rollout)
+            judged = evaluate_and_improve(*networks, tokens, rewards, looking, self.entropy_form, forced, leash)
         critic_loss, watched = self.critic_loss(q, rollout, judged, noise)
         assert judged.loss is not None
         actor_loss = judged.loss / noise.total / self.samples
+        if self.cautious:
+            actor_loss = actor_loss * min(max(progress.explained, 0.0), 1.0)
         if rollout.reference is not None:
             likelihood, seen = reference_loss(rollout.reference, batch, noise)
             actor_loss = actor_loss + self.mle_weight * likelihood
             watched |= seen
         free = token_mask(tokens, q.alphabet.eos) & ~forced
         watched["entropy"] = (judged.entropy.masked_fill(~free, 0).sum(), free.sum())
+        if leash is not None and judged.drift is not None:
+            watched["drift"] = (judged.drift.masked_fill(~free, 0).sum(), free.sum())
         return Outcome({"actor": actor_loss, "critic": critic_loss}, watched)
+
+    def _leash(self, models: Models, rollout: Rollout) -> Leash | None:
+        """What the actor was, along the samples."""
+        if not self.leash:
+            return None
+        start = models.origin
+        with torch.no_grad():
+            scores = start.score(read(start, rollout.batch), rollout.tokens)
+        return Leash(Along.of(start, scores, self.fused), self.leash)
 
     def criterion(self, validation: Validation) -> Criterion:
         """The metric of what the actor says."""
@@ -177,6 +211,11 @@ class ActorCritic(Critic):
     def validates_start(self) -> bool:
         """Whether it may end as it began."""
         return self.keeps_start
+
+    @property
+    def remembers_start(self) -> bool:
+        """For the leash."""
+        return self.leash > 0
 
     def rate(self, network: str) -> float:
         """The critic may have a rate of its own."""

@@ -7,7 +7,7 @@ Every loss is a sum over time and a mean over the sentences of the whole batch, 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -29,6 +29,7 @@ class Models(NamedTuple):
     actor: Network
     critic: Network | None = None
     target: Network | None = None  # follows the critic slowly
+    start: Network | None = None  # the actor as it was when the phase began
 
     @property
     def judge(self) -> Network:
@@ -42,12 +43,19 @@ class Models(NamedTuple):
         assert self.target is not None
         return self.target
 
+    @property
+    def origin(self) -> Network:
+        """The first actor of a phase that remembers it."""
+        assert self.start is not None
+        return self.start
+
 
 class Progress(NamedTuple):
     """How far a phase has come, for schedules."""
 
     update: int = 0  # those that are done
     updates: int = 1  # at the most
+    explained: float = 1.0  # share of the returns' variance that the critic has explained of late
 
     @property
     def share(self) -> float:
@@ -73,6 +81,13 @@ class Criterion(NamedTuple):
     def merit(self) -> float:
         """Higher is better."""
         return self.value if self.higher else -self.value
+
+
+class Gate(NamedTuple):
+    """Between a phase and the next one."""
+
+    open: bool
+    said: str  # why
 
 
 @runtime_checkable
@@ -157,9 +172,20 @@ class Phase(Options, ABC):
         """The largest gradient norm of a network."""
         return self.clip
 
-    @property
-    def follows(self) -> float | None:
+    def follows(self, progress: Progress) -> float | None:
         """The speed of the target network, None if there is none."""
+        return None
+
+    @property
+    def remembers_start(self) -> bool:
+        """Whether its loss asks for the actor as it was when the phase began."""
+        return False
+
+    def gate(self, figures: Mapping[str, float]) -> Gate | None:
+        """Whether, by the figures of a validation, the next phase may begin; None if it always may.
+
+        An open gate ends the phase. Where it is closed when the phase's budget is spent, the next phases are skipped.
+        """
         return None
 
     @property

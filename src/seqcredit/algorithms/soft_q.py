@@ -66,8 +66,7 @@ class SoftQ(Proposing):
         with torch.no_grad(), part("target"):
             return along(models.slow_judge, read(models.slow_judge, batch), proposals, None, self.fused)
 
-    @property
-    def follows(self) -> float | None:
+    def follows(self, progress: Progress) -> float | None:
         """The speed of the target network."""
         return self.target_rate if self.look_ahead == "target" else None
 

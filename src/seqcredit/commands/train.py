@@ -58,7 +58,8 @@ def finish(run: "Run", prepared: "Prepared", options: argparse.Namespace, proces
     """Train what is left, then evaluate on the test set."""
     from seqcredit.experiments.build import task_of
     from seqcredit.results import evaluate
-    from seqcredit.training.trainer import Reporting, StoppedError, Trainer
+    from seqcredit.training.status import Reporting, StoppedError
+    from seqcredit.training.trainer import Trainer
 
     shared.use_threads(options)
     with shared.display(processes.writes) as (say, show):

@@ -210,6 +210,14 @@ class Improved(NamedTuple):
     loss: Float[Tensor, ""]
     values: Float[Tensor, " N"]  # for `look_ahead`
     entropy: Float[Tensor, " N"]
+    drift: Float[Tensor, " N"]  # KL to the start, 0 without a leash
+
+
+class Leash(NamedTuple):
+    """How much it costs an actor to leave the policy that it started from."""
+
+    start: Table
+    weight: float
 
 
 def actor(
@@ -222,15 +230,18 @@ def actor(
     forced: Bool[Tensor, " N"] | None = None,
     bound_value: BoundValue = "eos",
     weights: Float[Tensor, " N"] | None = None,
+    leash: Leash | None = None,
 ) -> Improved:
     """Weighted sum of - (sum_w pi Q + tau H(pi)); and sum_w pi Q-bar + tau H(pi) of every state, from the same pi.
 
-    `losses.actor`, and the values in `losses.td_targets`. Q and Q-bar are constants.
+    `losses.actor`, and the values in `losses.td_targets`. Q, Q-bar and the policy of the start are constants.
     """
     learner, critic, target = Trainable(logits), Reader(q), Reader(target_q)
+    start = None if leash is None else Reader(leash.start)
     with learner:
         weights, _ = split(learner.numbers(weights, len(logits.features)), forced)
-        gain, values, entropy, scratch = learner.zeros(), learner.zeros(), learner.zeros(), learner.tables(3)
+        gain, values, entropy, drift = (learner.zeros() for _ in range(4))
+        scratch = learner.tables(3 if start is None else 5)
         for rows in learner.chunks():
             policy, logp = policy_of(learner, rows, scratch)
             entropy[rows] = -torch.linalg.vecdot(policy, logp)
@@ -238,11 +249,15 @@ def actor(
             energy = critic.scores(rows, scratch[2])
             if tau != 0:
                 energy.addcmul_(logp, pressure(logp, tau, entropy_form, logits.actions), value=-1)
+            if leash is not None and start is not None:
+                apart = logp - policy_of(start, rows, scratch[3:])[1]
+                drift[rows] = torch.linalg.vecdot(policy, apart)
+                energy.sub_(apart, alpha=leash.weight)
             gain[rows] = torch.linalg.vecdot(policy, energy)
             learner.learn(rows, energy.sub_(gain[rows, None]).mul_(policy), -weights[rows])
         loss = -(weights * gain).sum()
         values, entropy = bounded(values, entropy, target, tau if future_entropy else 0.0, forced, bound_value)
-    return Improved(learner.attach(loss), values, entropy)
+    return Improved(learner.attach(loss), values, entropy, drift)
 
 
 def expected_value(

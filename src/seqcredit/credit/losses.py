@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seqcredit.credit.values import (
     chosen,
+    divergence,
     entropy,
     expected_value,
     one_step_targets,
@@ -165,11 +166,13 @@ def actor(
     entropy_form: EntropyForm = "exact",
     forced: Bool[Tensor, "*B T"] | None = None,
     eos: int = EOS,
+    start: Float[Tensor, "*B T V"] | None = None,
+    leash: float = 0.0,
 ) -> Float[Tensor, "*B T"]:
     """- (sum_w pi Q + tau H(pi)) with Q constant: the policy gradient over the whole action set.
 
     Eq. (erac_actor); `tau = 0` is Actor-Critic's. "normalised" is the released code's entropy term, tau log pi over its
-    L2 norm.
+    L2 norm. Beyond the paper, `leash` times KL(pi || pi of the start) is added, given the log-probabilities `start`.
     """
     q = q.detach()
     if tau == 0:
@@ -180,6 +183,8 @@ def actor(
         finite = logp.detach().masked_fill(logp == -torch.inf, 0)  # ids that are no actions
         direction = torch.nn.functional.normalize(finite, dim=-1)
         gain = (logp.exp() * (q - tau * direction)).sum(-1)
+    if start is not None:
+        gain = gain - leash * divergence(logp, start)
     return -gain.masked_fill(_not_chosen(tokens, forced, eos), 0)
 
 

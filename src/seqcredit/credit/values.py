@@ -87,6 +87,12 @@ def entropy(logp: Float[Tensor, "*S V"], forced: Bool[Tensor, "*S"] | None = Non
     return value if forced is None else value.masked_fill(forced, 0)
 
 
+def divergence(logp: Float[Tensor, "*S V"], other: Float[Tensor, "*S V"]) -> Float[Tensor, "*S"]:
+    """KL(pi || another policy) = sum_w pi (log pi - log other), where 0 log 0 = 0, also in its gradient."""
+    p = logp.exp()
+    return (p * (logp - other.detach()).masked_fill(p == 0, 0)).sum(-1)
+
+
 def expected_value(
     q: Float[Tensor, "*S V"],
     logp: Float[Tensor, "*S V"],
@@ -129,17 +135,21 @@ def trace_targets(
     q: Float[Tensor, "*B T"],
     tokens: Int[Tensor, "*B T"],
     trace: float,
+    steps: int = 0,
     eos: int = EOS,
 ) -> Float[Tensor, "*B T"]:
     """One-step targets, and what the target network's `q` of the later tokens was wrong by, faded by `trace` a step.
 
     Beyond the paper: Q(lambda) on the policy's own samples, Harutyunyan et al. (2016), lambda = `trace`. At 1 it is all
-    that really followed, less what was to be expected of each draw: right on average, however wrong `q` is.
+    that really followed, less what was to be expected of each draw: right on average, however wrong `q` is. With
+    `steps` no more than so many rewards count, and then the value of the state that they lead to: n-step targets.
     """
     errors = (targets - q).masked_fill(~token_mask(tokens, eos), 0)
     place = torch.arange(tokens.shape[-1], device=tokens.device)
     ahead = place - place.unsqueeze(-1)  # (T, T): how far the second is after the first
     faded = (trace ** ahead.clamp(min=0).to(q.dtype)).masked_fill(ahead < 1, 0)
+    if steps:
+        faded = faded.masked_fill(ahead >= steps, 0)
     return (targets + errors @ faded.T).masked_fill(~token_mask(tokens, eos), 0)
 
 

@@ -80,6 +80,8 @@ def parse(table: Mapping[str, object], where: str, folder: Path | None = None) -
         raise UserError(
             f"{where}: actor: copy is {recipe.actor.copy}, but only a critic reads the reference; leave it to [critic]."
         )
+    if recipe.actor.dueling:
+        raise UserError(f"{where}: actor: dueling is true, but only a critic gives values; leave it to [critic].")
     places = [f"{where}: phase {number}" for number in range(1, len(phases) + 1)]
     built = [_phase(phase, recipe, place, folder) for phase, place in zip(phases, places, strict=True)]
     names = [phase.name for phase in built]

@@ -33,9 +33,11 @@ class LSTM(Options):
     input_feeding: bool = False
     dropout: float = option(0.3, BELOW_1)
     copy: int = option(0, FROM_0)  # critics: width of a word's code, by which attention adds to Q; try 64
+    dueling: bool = False  # critics: a readout in common for all words beside their own, both of 0 at first
 
 
-SHAPE = ("embedding", "hidden", "layers", "attention", "input_feeding", "copy")  # what networks share to be taken over
+# What networks share to be taken over.
+SHAPE = ("embedding", "hidden", "layers", "attention", "input_feeding", "copy", "dueling")
 
 
 def build_actor(
@@ -63,4 +65,4 @@ def build_critic(options: LSTM, alphabet: Alphabet, seed: int, references: Liter
         raise UserError("The critic reads the reference: set attention to 'dot' or 'mlp' in [critic].")
     generator = Generator().manual_seed(seed + CRITICS)
     shape = (m.embedding, m.hidden, m.layers)
-    return Critic(alphabet, *shape, m.attention, m.input_feeding, m.dropout, generator, m.copy, references)
+    return Critic(alphabet, *shape, m.attention, m.input_feeding, m.dropout, generator, m.copy, references, m.dueling)

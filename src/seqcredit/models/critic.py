@@ -9,6 +9,7 @@ from torch import Generator, Tensor, nn
 
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import Memory
+from seqcredit.models.policy import Linear
 from seqcredit.models.writer import INITIAL
 from seqcredit.types import ABSENT, Alphabet
 
@@ -21,6 +22,9 @@ class Critic(Seq2Seq):
     With `copy` it speaks of the reference's words themselves. Every word w has a code e(w) of that many numbers, the
     last columns of the readout. The features get c = sum_j u(s, j) e(y*_j) in addition, where u(s, j) compares the
     state s with the place j and is neither normalised nor dropped out: Q(s, w) = readout of the rest + e(w) . c.
+
+    `dueling` gives all words one readout in common, beside their own: what a state is worth is learned from every word
+    that is taken, not from each anew. Both start at 0, and so does all of Q.
     """
 
     def __init__(
@@ -35,6 +39,7 @@ class Critic(Seq2Seq):
         generator: Generator | None = None,
         copy: int = 0,
         references: Literal["own", "all"] = "own",
+        dueling: bool = False,
     ) -> None:
         known = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
         actions = known.size
@@ -49,8 +54,32 @@ class Critic(Seq2Seq):
                 self.pointer.weight.copy_(_uniform(self.pointer.weight.shape, generator))
                 self.readout.weight.copy_(torch.cat([plain.weight, _codes(actions, copy, generator)], 1))
                 self.readout.bias.copy_(plain.bias)
+        self.common = nn.Linear(hidden, 1) if dueling else None
+        if self.common is not None:
+            self._start_at_zero(self.common)
 
     reads: Literal["source", "references"] = "references"
+
+    @torch.no_grad()
+    def _start_at_zero(self, common: nn.Linear) -> None:
+        """The codes of words stay as they are: by them it learns where to look."""
+        own = self.readout.weight[:, : common.in_features]
+        for weight in (
+            own,
+            self.readout.bias,
+            common.weight,
+            common.bias,
+            *([self.pointer.weight] if self.copy else ()),
+        ):
+            weight.zero_()
+
+    def _scored(self, vectors: Float[Tensor, "*B F"]) -> Linear:
+        """Q by the readout, and by what it has in common for all words."""
+        own = super()._scored(vectors)
+        if self.common is None or own.bias is None:
+            return own
+        common = nn.functional.pad(self.common.weight, (0, self.copy))
+        return Linear(own.features, own.weight + common, own.bias + self.common.bias)
 
     def encode(self, references: Int[Tensor, "B R L"]) -> Memory:
         """Read the first reference, or all: attention sees every word, and the decoder starts from their mean."""

@@ -39,11 +39,13 @@ class Learner:
         self.phase, self.reward = phase, reward
         self.generator = generator or torch.Generator().manual_seed(1)
         self.processes = processes or Processes()
-        self.networks = {name: network for name, network in networks.items() if name != "target"}
+        self.networks = {name: network for name, network in networks.items() if name not in ("target", "start")}
         for name, network in self.networks.items():
             network.train(name in (phase.trains if phase.drops is None else phase.drops))
-        if phase.follows is not None:
-            self.networks["target"] = copy.deepcopy(self.networks["critic"]).requires_grad_(False).eval()
+        if phase.follows(Progress()) is not None:
+            self.networks["target"] = _frozen(self.networks["critic"])
+        if phase.remembers_start:
+            self.networks["start"] = _frozen(self.networks["actor"])
         self.models = Models(**self.networks)
         self.optimizers = {name: self._optimizer(name) for name in phase.trains}
 
@@ -53,11 +55,12 @@ class Learner:
         `noise` says which rows of a larger batch these are, where several processes share it.
         """
         noise, phase = noise or Noise(self.generator, len(batch.references)), self.phase
-        outcome = phase.loss(self.models, batch, self.reward, noise, progress or Progress())
-        watched = self._step(outcome)
-        if phase.follows is not None:
+        progress = progress or Progress()
+        outcome = phase.loss(self.models, batch, self.reward, noise, progress)
+        watched, speed = self._step(outcome), phase.follows(progress)
+        if speed is not None:
             with part("target"):
-                update_target(self.networks["target"], self.networks["critic"], phase.follows)
+                update_target(self.networks["target"], self.networks["critic"], speed)
         return watched
 
     def slow_down(self, factor: float, names: Sequence[str]) -> None:
@@ -93,3 +96,8 @@ class Learner:
         if phase.optimizer == "sgd":
             return torch.optim.SGD(parameters, rate, fused=True)
         return torch.optim.Adam(parameters, rate, betas=(phase.beta1, 0.999), fused=True)
+
+
+def _frozen(network: Network) -> Network:
+    """A copy that does not learn and drops nothing."""
+    return copy.deepcopy(network).requires_grad_(False).eval()

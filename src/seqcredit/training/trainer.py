@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -18,47 +18,13 @@ from seqcredit.training.checkpoints import Checkpoint
 from seqcredit.training.learner import DivergedError, Learner
 from seqcredit.training.log import Log, log_entries
 from seqcredit.training.processes import Processes
+from seqcredit.training.status import Reporting, Status, StoppedError
 from seqcredit.training.task import Task
 from seqcredit.training.validation import Validator
 from seqcredit.types import Batch
 
 ROLLBACKS = 3
 BLINK = 0.2  # seconds between two states of the live line
-
-
-@dataclass
-class Status:
-    """Where a run stands: all of it goes into a checkpoint."""
-
-    phase: int = 0
-    epoch: int = 0
-    batch: int = 0  # the next one of the epoch
-    updates: int = 0  # of this phase
-    rate: float = 1.0  # what decay has left of the learning rate
-    decays: int = 0
-    best: float | None = None  # merit of the best validation, higher is better
-    figure: float | None = None  # that validation, as the log says it
-    rollbacks: int = 0
-    diverged: list[str] = field(default_factory=list)  # phases that did
-    began: dict[str, float] = field(default_factory=dict)  # first values of what the guard watches
-    sums: dict[str, list[float]] = field(default_factory=dict)  # since the last line of the log
-    seconds: float = 0.0
-    done: bool = False
-
-
-class StoppedError(Exception):
-    """Someone asked the run to stop; it has saved itself between two updates."""
-
-
-@dataclass(frozen=True)
-class Reporting:
-    """How a run is shown and saved: `say` gets lines that stay, `show`, on a terminal, one that the next replaces."""
-
-    say: Callable[[str], None] = print
-    show: Callable[[str], None] | None = None
-    log_every: int = 100  # updates
-    checkpoint_minutes: float = 5.0
-    tensorboard: bool = False
 
 
 class Trainer:
@@ -131,12 +97,20 @@ class Trainer:
     def _run_phase(self) -> None:
         """One phase to its end, from wherever it stands."""
         status, phase = self.status, self.phase
+        if phase.name in status.skipped:
+            self._end_phase()
+            return
         if status.updates == 0 and phase.validates_start:
             self._validate()
         lengths = phase.lengths(len(self._batches(phase, 0)))
-        while status.epoch < len(lengths) and status.decays <= phase.decays:
+        while not self._over(lengths):
             self._run_epoch(phase, lengths)
         self._end_phase()
+
+    def _over(self, lengths: Sequence[int]) -> bool:
+        """Whether a phase has spent its budget, does not improve any more, or has opened the way to the next."""
+        status = self.status
+        return status.epoch >= len(lengths) or status.decays > self.phase.decays or status.opened
 
     def _batches(self, phase: Phase, epoch: int) -> list[Indices]:
         return epoch_batches(self.train_split, phase.batch_size, self.task.seed, epoch)
@@ -146,7 +120,7 @@ class Trainer:
         batches = self._batches(phase, status.epoch)[: lengths[status.epoch]]
         while status.batch < len(batches):
             started = time.monotonic()
-            self._update(batches, status.batch, Progress(status.updates, sum(lengths)))
+            self._update(batches, status.batch, Progress(status.updates, sum(lengths), status.explained))
             status.batch += 1
             status.updates += 1
             self._anneal(sum(lengths) - status.updates)
@@ -154,7 +128,7 @@ class Trainer:
             self._report(lengths)
             if phase.validate_every and status.updates % phase.validate_every == 0:
                 self._validate()
-                if status.decays > phase.decays:
+                if self._over(lengths):
                     return
             if self.stop:
                 self.save()
@@ -174,10 +148,7 @@ class Trainer:
         share = self.processes.share(size)
         batch = Batch(whole.source[share], whole.references[share])
         noise = Noise(self.generator, size, share.start, share.stop - share.start)
-        for key, (total, count) in self.learner.update(batch, noise, progress).items():
-            entry = self.status.sums.setdefault(key, [0.0, 0.0])
-            entry[0] += total
-            entry[1] += count
+        self.status.add(self.learner.update(batch, noise, progress))
 
     # Phases.
 
@@ -209,12 +180,32 @@ class Trainer:
         finished, count = self.status, self.status.phase + 1
         entry = {"event": "phase_end", "phase": self.phase.name, "best": finished.figure}
         self.log.write({**entry, "updates": finished.updates})
-        self.status = Status(phase=count, diverged=finished.diverged, done=count == len(self.task.phases))
+        skipped = finished.skipped or self._skipped()
+        self.status = Status(
+            phase=count,
+            diverged=finished.diverged,
+            recent=finished.recent,
+            skipped=skipped,
+            done=count == len(self.task.phases),
+        )
         if self.status.done:
             self.status.phase = count - 1
         else:
             self._begin_phase()
         self.save()
+
+    def _skipped(self) -> list[str]:
+        """The phases that do not begin, because this one has not opened the way to them."""
+        status, later = self.status, [phase.name for phase in self.task.phases[self.status.phase + 1 :]]
+        if self.phase.gate({}) is None or status.opened or not later:
+            return []
+        entry = {"event": "skipped", "phase": self.phase.name, "updates": status.updates, "why": status.closed}
+        self.log.write({**entry, "skipped": later})
+        self.say(
+            f"{self.phase.name}: after {status.updates:,} updates {status.closed}: not enough to go on with. Skipped: "
+            f"{', '.join(later)}; the model stays as it was. Give {self.phase.name} more epochs, or ask for less."
+        )
+        return later
 
     def _networks(self) -> dict[str, Tensor]:
         networks = self.task.networks.items()
@@ -242,6 +233,8 @@ class Trainer:
             self._slow_down(phase.decay, phase.trains[:1])  # a joint critic keeps its rate
         entry = {"event": "validation", "phase": phase.name, "epoch": status.epoch, "updates": status.updates}
         figures = {found.name: round(found.value, 4), **self.validator.measured}
+        gate = phase.gate(figures)
+        status.opened, status.closed = gate is not None and gate.open, gate.said if gate else ""
         self.log.write({**entry, **figures, "improved": improved, "rate": status.rate})
         slower = "" if phase.decay == 1 else f", learning rate x {phase.decay:g}"
         mark = "best so far" if improved else f"no better{slower}"

@@ -18,6 +18,7 @@ SHOWN = {
     "td": "TD",
     "reward": "reward",
     "entropy": "entropy",
+    "drift": "KL to the start",
     "sample_bleu": "sample BLEU",
     "return_error": "return error",
     "explained": "explained",
@@ -29,6 +30,8 @@ SHOWN = {
 }
 # What a validation measures, where its name in the log is not the one to read.
 VALIDATED = {"credit_error": "credit error", "credit_kl": "KL of token targets"}
+
+EXPLAINING = ("return_error", "return", "return_square")  # what the share that a critic explains is made of
 
 Sums = Mapping[str, list[float]]
 

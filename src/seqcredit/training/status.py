@@ -1,0 +1,63 @@
+"""Where a run stands between two updates, and how it is shown."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from seqcredit.training import watch
+from seqcredit.training.learner import Watched
+
+FADING = 0.98  # of the sums for a critic's present share, an update
+
+
+@dataclass
+class Status:
+    """Where a run stands: all of it goes into a checkpoint."""
+
+    phase: int = 0
+    epoch: int = 0
+    batch: int = 0  # the next one of the epoch
+    updates: int = 0  # of this phase
+    rate: float = 1.0  # what decay has left of the learning rate
+    decays: int = 0
+    best: float | None = None  # merit of the best validation, higher is better
+    figure: float | None = None  # that validation, as the log says it
+    rollbacks: int = 0
+    diverged: list[str] = field(default_factory=list)  # phases that did
+    began: dict[str, float] = field(default_factory=dict)  # first values of what the guard watches
+    sums: dict[str, list[float]] = field(default_factory=dict)  # since the last line of the log
+    recent: dict[str, list[float]] = field(default_factory=dict)  # sums for a critic's share, the older the lighter
+    opened: bool = False  # by the last validation the next phase may begin
+    closed: str = ""  # why it may not
+    skipped: list[str] = field(default_factory=list)  # phases that did not begin
+    seconds: float = 0.0
+    done: bool = False
+
+    def add(self, watched: Watched) -> None:
+        """What was watched of an update."""
+        for key, (total, count) in watched.items():
+            entry = self.sums.setdefault(key, [0.0, 0.0])
+            entry[0] += total
+            entry[1] += count
+            if key in watch.EXPLAINING:
+                before = self.recent.get(key, [0.0, 0.0])
+                self.recent[key] = [FADING * before[0] + total, FADING * before[1] + count]
+
+    @property
+    def explained(self) -> float:
+        """The share of the returns' variance that the critic has explained of late; 1 where nothing is known."""
+        return watch.means(self.recent).get("explained", 1.0)
+
+
+class StoppedError(Exception):
+    """Someone asked the run to stop; it has saved itself between two updates."""
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """How a run is shown and saved: `say` gets lines that stay, `show`, on a terminal, one that the next replaces."""
+
+    say: Callable[[str], None] = print
+    show: Callable[[str], None] | None = None
+    log_every: int = 100  # updates
+    checkpoint_minutes: float = 5.0
+    tensorboard: bool = False
