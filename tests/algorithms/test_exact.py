@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Models, Phase, SoftQ
-from seqcredit.algorithms.exact import EditJudge, RolloutJudge, plain_edit
+from seqcredit.algorithms.exact import THIRDS, EditJudge, RolloutJudge, plain_edit
 from seqcredit.algorithms.phase import Examples
 from seqcredit.credit.oracle import EditOracle
 from seqcredit.data.prepared import Prepared
@@ -19,7 +20,7 @@ from seqcredit.experiments.build import build_actor, build_critic, build_reward,
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.models.build import LSTM
-from seqcredit.models.policy import Policy, Tensors, Written
+from seqcredit.models.policy import Network, Policy, Tensors, Written
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.training.log import log_entries
 from seqcredit.training.status import Reporting
@@ -138,8 +139,67 @@ class Constant(Knowing):
         super().__init__(actions)
         self.value = value
 
-    def step(self, memory: Reference, state: Reference, token: Any, dropout: Any = None) -> tuple[Written, Reference]:
-        return Written(torch.full((memory.rows, self.alphabet.size), self.value)), state
+    def score(self, memory: Reference, tokens: Tensor, dropout: Any = None) -> Written:
+        return Written(torch.full((*tokens.shape, self.alphabet.size), self.value))
+
+
+class Worded(Knowing):
+    """A critic that says of a word the same wherever it stands."""
+
+    def __init__(self, values: Tensor) -> None:
+        super().__init__(len(values))
+        self.values = values
+
+    def score(self, memory: Reference, tokens: Tensor, dropout: Any = None) -> Written:
+        return Written(self.values.expand(*tokens.shape, -1))
+
+
+def rollout_judge(prepared: Prepared, tau: float = 0.0) -> tuple[RolloutJudge, Network]:
+    """It has followed an actor."""
+    recipe = Recipe("r", (CRITIC,), actor=SMALL, critic=JUDGED)
+    judge = RolloutJudge(examples(prepared, recipe.payoff), CRITIC.longest_for, tau, 12, words=3, rollouts=8)
+    actor = build_actor(recipe, prepared)
+    with torch.no_grad():
+        actor.readout.bias[0] -= 1  # samples are long enough for all places
+    judge.error(actor, Constant(0.0, len(prepared.target_vocabulary)))
+    return judge, actor
+
+
+def test_agreement_is_the_correlation_of_what_tells_words_apart(prepared: Prepared) -> None:
+    judge, _ = rollout_judge(prepared)
+    assert [known.before.shape[1] for known in judge._known] == [0, 3, 6]
+    values = torch.randn(len(prepared.target_vocabulary), generator=torch.Generator().manual_seed(1))
+    mine, true = [], []
+    for known in judge._known:
+        for words, worth in zip(known.words, known.worth.mean.unflatten(0, known.words.shape), strict=True):
+            mine += (values[words] - values[words].mean()).tolist()
+            true += (worth - worth.mean()).tolist()
+    expected = np.corrcoef(mine, true)[0, 1]
+    assert abs(expected) > 0.01
+    assert judge.agreement(Worded(values)) == pytest.approx(expected, rel=1e-4)
+    assert judge.agreement(Worded(7 - 2 * values)) == pytest.approx(-expected, rel=1e-4)
+
+
+def test_what_is_explained_of_each_third_by_hand(prepared: Prepared) -> None:
+    """A constant explains nothing, and the less the farther it is from the mean."""
+    judge, actor = rollout_judge(prepared)
+    samples, reward = judge._samples, build_reward(Recipe("r", (CRITIC,)), prepared)
+    scores = reward.prefix_scores(samples, judge.batch.references)
+    thirds: list[list[float]] = [[], [], []]
+    for row, words in zip(scores.tolist(), lengths(samples).tolist(), strict=True):
+        for t in range(words + 1):
+            thirds[int(3 * t / (words + 1))].append(row[-1] - row[t])
+    found = judge.explained(actor, Constant(1.5, len(prepared.target_vocabulary)))
+    expected = [-((np.mean(of) - 1.5) ** 2) / np.var(of) for of in thirds]
+    assert list(found.values()) == pytest.approx(expected, rel=1e-3)
+    assert list(found) == ["explained_first", "explained_middle", "explained_last"]
+
+
+def test_later_entropy_is_part_of_what_is_to_be_explained(prepared: Prepared) -> None:
+    judge, actor = rollout_judge(prepared, tau=0.5)
+    nothing = Constant(0.0, len(prepared.target_vocabulary))
+    without = rollout_judge(prepared)[0].explained(actor, nothing)
+    assert judge.explained(actor, nothing)["explained_first"] < without["explained_first"]
 
 
 def test_rollouts_are_made_anew_only_where_the_actor_moves(prepared: Prepared) -> None:
@@ -252,11 +312,13 @@ def test_it_is_measured_without_a_trace_and_after_a_resume(phase: Phase, prepare
     assert all(torch.equal(mine[key], plain[key]) for key in mine)
     assert all(torch.equal(mine[key], tensor) for key, tensor in resumed.weights().items())
     measured = validations(run)
-    keys = {"credit_error", "credit_kl"} if phase is SOFT_Q else {"credit_error"}
+    positive = {"credit_error", "credit_kl"} if phase is SOFT_Q else {"credit_error"}
+    keys = positive | (set() if phase is SOFT_Q else {"agreement", *THIRDS})
     assert len(measured) == 2
     for entry, other in zip(measured, validations(without), strict=True):
         assert {k: v for k, v in entry.items() if k not in keys} == other
-        assert all(entry[key] > 0 for key in keys)
+        assert keys <= entry.keys()
+        assert all(entry[key] > 0 for key in positive)
     assert validations(resumed) == measured
     lines = [line for line in said if "validation" in line]
     for line, entry in zip(lines, measured, strict=True):

@@ -6,27 +6,32 @@ network learns changes nothing of what is learned.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seqcredit.algorithms.along import Along
 from seqcredit.algorithms.phase import Examples, Models
 from seqcredit.credit.oracle import CreditError, EditOracle, absolute_error, estimate_q, target_kl
 from seqcredit.credit.oracle.rollouts import Estimate
 from seqcredit.credit.proposals import replace_ngrams
-from seqcredit.credit.values import at_bound, only_actions
+from seqcredit.credit.values import at_bound, chosen, entropy, only_actions, returns_to_go, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
-from seqcredit.models.policy import M, Network, Policy, S, read
+from seqcredit.models.policy import M, Network, Policy, S, read, reshaped
 from seqcredit.rewards import EditDistance, OwnReference
 from seqcredit.rewards.payoff import Payoff
+from seqcredit.search import sample
 from seqcredit.search.sample import device_of
-from seqcredit.types import Alphabet, Batch, Reward, lengths
+from seqcredit.types import Alphabet, Batch, Reward, lengths, token_mask
 
 PROPOSED = 4  # sequences for each sentence, the reference included
 SHORT = 8  # words of a reference whose edit table is solved
 SHORT_ROLLOUT = 30  # words of a reference that rollouts are compared with
+PLACES = (0, 3, 6)  # how many words stand before those that are followed
+THIRDS = ("explained_first", "explained_middle", "explained_last")  # of a sample
 
 
 def plain_edit(payoff: Payoff) -> bool:
@@ -84,8 +89,17 @@ class EditJudge:
         return CreditError(absolute / self.states, kl / self.states)
 
 
+class _Known(NamedTuple):
+    """Likely words after beginnings of the same length, and what following them is worth."""
+
+    rows: Int[Tensor, " N"]  # sentences of the batch
+    before: Int[Tensor, "N t"]
+    words: Int[Tensor, "N W"]
+    worth: Estimate  # N * W numbers
+
+
 class RolloutJudge:
-    """Q^pi of an actor for its likeliest first words, by rollouts."""
+    """Q^pi of an actor for its likeliest words, by rollouts: at the beginning and some words into its samples."""
 
     def __init__(
         self,
@@ -97,65 +111,115 @@ class RolloutJudge:
         rollouts: int = 48,
         again: bool = True,
     ) -> None:
-        self.longest_for, self.tau, self.again = longest_for, tau, again
+        self.tau, self.again = tau, again
         self.words, self.rollouts = words, rollouts
         self.batch = examples.short(sentences, SHORT_ROLLOUT)
+        self.bound = max(longest_for(self.batch.references.shape[-1] - 1), 2)
         self.reward = _InWords(examples.reward, examples.alphabet)
-        self.rows = torch.arange(len(self.batch.source)).repeat_interleave(words)
-        self._known: tuple[Tensor, Estimate] | None = None
+        self._samples: Int[Tensor, "B T"] | None = None
+        self._known: list[_Known] = []
 
     def figures(self, models: Models) -> dict[str, float]:
         """For the log; an actor that learns too is followed again each time."""
-        return {"credit_error": round(self.error(models.actor, models.judge, self.again), 4)}
+        actor, critic = models.actor, models.judge
+        error = self.error(actor, critic, self.again)
+        found = {"credit_error": error, "agreement": self.agreement(critic), **self.explained(actor, critic)}
+        return {key: round(value, 4) for key, value in found.items()}
 
     @property
     def states(self) -> int:
-        """How many words the error is a mean over."""
-        return len(self.rows)
+        """How many first words the error is a mean over."""
+        return len(self.batch.source) * self.words
 
     @property
     def name(self) -> str:
         """What it compares with, once it has."""
-        wide = f" (+- {float(self._known[1].half_width.mean()):.2f})" if self._known else ""
+        wide = f" (+- {float(self._known[0].worth.half_width.mean()):.2f})" if self._known else ""
         return f"Q^pi of {self.words} words at the first position, {self.rollouts} rollouts{wide}"
 
     @torch.no_grad()
     def error(self, actor: Network, critic: Network, again: bool = True) -> float:
         """Of a critic of an actor; `again` = False if that actor has not changed since the last time."""
-        if again or self._known is None:
+        if again or not self._known:
             with evaluating(actor):
-                self._known = self.estimate(actor)
-        actions, estimate = self._known
-        with evaluating(critic):
-            seen = read(critic, self._repeated(device_of(critic)))
-            q = critic.step(seen, critic.start(seen), None)[0].table()
-        return float((q.gather(1, actions.unsqueeze(1)).squeeze(1) - estimate.mean).abs().mean())
+                self._known = self._follow(actor)
+        first = self._known[0]
+        return float((self._judged(critic, first).flatten() - first.worth.mean).abs().mean())
 
     @torch.no_grad()
-    def estimate(self, actor: Network) -> tuple[Tensor, Estimate]:
-        """The first words that are judged, and what follows them."""
-        device = device_of(actor)
-        several = self._repeated(device)
-        memory = read(actor, Batch(self.batch.source.to(device), self.batch.references.to(device)))
-        first = only_actions(actor.step(memory, actor.start(memory), None)[0].table(), actor.alphabet.actions)
-        actions, references = first.topk(self.words).indices.flatten(), several.references
-        return actions, estimate_q(
+    def agreement(self, critic: Network) -> float:
+        """Correlation, over states, of what tells likely words apart: by Q, and by rollouts. An actor follows that."""
+        mine = torch.cat([_apart(self._judged(critic, known)) for known in self._known])
+        true = torch.cat([_apart(known.worth.mean.view_as(known.words)) for known in self._known])
+        return float(nn.functional.cosine_similarity(mine, true, dim=0))
+
+    @torch.no_grad()
+    def explained(self, actor: Network, critic: Network) -> dict[str, float]:
+        """The share of the returns' variance that Q explains in each third of the samples."""
+        assert self._samples is not None
+        tokens, batch = self._samples, self._on(device_of(actor))
+        with evaluating(actor, critic):
+            logp = Along.of(actor, actor.score(read(actor, batch), tokens)).logp
+            q = chosen(critic.score(read(critic, batch), tokens).table(), tokens)
+        eos = actor.alphabet.eos
+        rewards = token_rewards(self.reward.prefix_scores(tokens, batch.references))
+        uncertainty = entropy(logp, at_bound(tokens, self.bound))
+        returns = returns_to_go(rewards, uncertainty, tokens, self.tau, eos)
+        place = torch.arange(tokens.shape[1], device=tokens.device) / (lengths(tokens, eos).unsqueeze(1) + 1)
+        third = (3 * place).long().masked_fill(~token_mask(tokens, eos), -1)
+        return {name: _share(returns[third == n], q[third == n]) for n, name in enumerate(THIRDS)}
+
+    def _judged(self, critic: Network, known: _Known) -> Float[Tensor, "N W"]:
+        """Q of the words."""
+        batch, t = self._on(device_of(critic)), known.before.shape[1]
+        with evaluating(critic):
+            memory = read(critic, Batch(batch.source[known.rows], batch.references[known.rows]))
+            scores = critic.score(memory, nn.functional.pad(known.before, (0, 1), value=critic.alphabet.eos))
+            return reshaped(scores, lambda of: of[:, t]).table().gather(1, known.words)
+
+    def _follow(self, actor: Network) -> list[_Known]:
+        """Samples of the actor, and what is worth what in their states."""
+        batch = self._on(device_of(actor))
+        memory, eos = read(actor, batch), actor.alphabet.eos
+        uniform = torch.rand(len(batch.source), self.bound, generator=torch.Generator().manual_seed(0))
+        self._samples = sample(actor, memory, self.bound, uniform.to(batch.source.device))
+        going = [(self._samples[:, :t] != eos).all(1).nonzero().squeeze(1) for t in PLACES]
+        return [self._worth(actor, batch, rows, t) for rows, t in zip(going, PLACES, strict=True) if len(rows)]
+
+    def _worth(self, actor: Network, batch: Batch, rows: Tensor, t: int) -> _Known:
+        """The likeliest words after the first t of some samples, and what following them is worth."""
+        assert self._samples is not None
+        before, eos = self._samples[rows, :t], actor.alphabet.eos
+        these = Batch(batch.source[rows], batch.references[rows])
+        likely = _Continues(actor, these)(before).topk(self.words).indices
+        several = these.repeated(self.words)
+        worth = estimate_q(
             _Continues(actor, several.repeated(self.rollouts)),
             self.reward,
-            references,
-            torch.zeros(len(references), 0, dtype=torch.long, device=device),
-            actions,
-            max(self.longest_for(references.shape[-1] - 1), 2),
+            several.references,
+            before.repeat_interleave(self.words, 0),
+            likely.flatten(),
+            self.bound,
             self.tau,
             self.rollouts,
             torch.Generator().manual_seed(0),
-            eos=actor.alphabet.eos,
+            eos=eos,
         )
+        return _Known(rows, before, likely, worth)
 
-    def _repeated(self, device: torch.device) -> Batch:
-        """A row for each word that is judged."""
-        source, references = self.batch
-        return Batch(source[self.rows].to(device), references[self.rows].to(device))
+    def _on(self, device: torch.device) -> Batch:
+        return Batch(self.batch.source.to(device), self.batch.references.to(device))
+
+
+def _apart(q: Float[Tensor, "N W"]) -> Float[Tensor, " N*W"]:
+    """What tells the words of a state apart."""
+    return (q - q.mean(1, keepdim=True)).flatten()
+
+
+def _share(returns: Float[Tensor, " N"], q: Float[Tensor, " N"]) -> float:
+    """Of the variance of the returns, what Q explains."""
+    variance = float(returns.var(correction=0)) if len(returns) else 0.0
+    return 1 - float((returns - q).square().mean()) / variance if variance else 0.0
 
 
 class _InWords:
@@ -174,10 +238,11 @@ class _Continues:
 
     def __init__(self, actor: Policy[M, S], batch: Batch) -> None:
         memory = read(actor, batch)
-        self.alphabet, self.next = actor.alphabet, lambda tokens: actor.score(memory, tokens).table()[:, -1]
+        self.alphabet, self.score = actor.alphabet, lambda tokens: actor.score(memory, tokens)
 
     def __call__(self, prefixes: Tensor) -> Tensor:
-        logits = self.next(nn.functional.pad(prefixes, (0, 1), value=self.alphabet.eos))
+        scores = self.score(nn.functional.pad(prefixes, (0, 1), value=self.alphabet.eos))
+        logits = reshaped(scores, lambda of: of[:, -1]).table()
         return torch.log_softmax(only_actions(logits, self.alphabet.actions), -1)
 
 

@@ -29,7 +29,14 @@ SHOWN = {
     "diversity": "diversity",
 }
 # What a validation measures, where its name in the log is not the one to read.
-VALIDATED = {"credit_error": "credit error", "credit_kl": "KL of token targets"}
+VALIDATED = {
+    "credit_error": "credit error",
+    "credit_kl": "KL of token targets",
+    "agreement": "agreement with rollouts",
+    "explained_first": "explained in the first third",
+    "explained_middle": "in the middle",
+    "explained_last": "in the last",
+}
 
 EXPLAINING = ("return_error", "return", "return_square")  # what the share that a critic explains is made of
 
