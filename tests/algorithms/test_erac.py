@@ -209,22 +209,26 @@ def test_the_target_network_slows_down_by_a_constant_factor() -> None:
 
 def test_the_way_to_the_actor_opens_when_enough_is_explained() -> None:
     assert Critic("c", 0.1).gate({"explained": 0.9}) is None
-    phase = Critic("c", 0.1, critic_until=0.5)
-    found = [phase.gate(figures) for figures in ({"explained": 0.5}, {"explained": 0.49}, {})]
-    assert [gate is not None and gate.open for gate in found] == [True, False, False]
-    assert found[1] == (False, "the critic explains 0.49 of the returns' variance, critic_until is 0.5")
+    shares = ({"explained": 0.5}, {"explained": 0.49}, {"explained": 0.2}, {})
+    for changes, opened, at_once in (
+        ({"critic_until": 0.5}, [True, False, False, False], [True, False, False, False]),
+        ({"critic_least": 0.2}, [True, True, True, False], [False] * 4),
+        ({"critic_until": 0.5, "critic_least": 0.2}, [True, True, True, False], [True, False, False, False]),
+        ({"critic_until": 0.5, "critic_least": 0.0}, [True] * 4, [True, False, False, False]),
+    ):
+        found = [Critic("c", 0.1, **changes).gate(figures) for figures in shares]
+        assert [gate is not None and gate.open for gate in found] == opened
+        assert [gate is not None and gate.at_once for gate in found] == at_once
+    said = "the critic explains 0.49 of the returns' variance, and 0.5 was asked for"
+    assert Critic("c", 0.1, critic_until=0.5).gate(shares[1]) == (False, False, said)
 
 
 @pytest.mark.parametrize(("explained", "share"), [(0.4, 0.4), (-3.0, 0.0), (1.0, 1.0)])
 def test_a_cautious_actor_steps_as_far_as_its_critic_explains(explained: float, share: float) -> None:
-    """What it learns of references is not its critic's affair."""
-    careless, cautious = (ActorCritic("ac", 0.1, cautious=value, mle_weight=0.3) for value in (False, True))
-    follows = ActorCritic("ac", 0.1, mle_weight=0.0)
-    of, alone, with_care = (
-        phase.loss(models(), BATCH, REWARD, noise(), Progress(explained=explained)).losses["actor"]
-        for phase in (careless, follows, cautious)
-    )
-    torch.testing.assert_close(with_care, of - (1 - share) * alone)
+    progress = Progress(explained=explained)
+    assert ActorCritic("ac", 0.1, cautious=True).stride("actor", progress) == share
+    assert ActorCritic("ac", 0.1, cautious=True).stride("critic", progress) == 1
+    assert ActorCritic("ac", 0.1).stride("actor", progress) == 1
 
 
 def test_a_leash_costs_the_divergence_from_the_start() -> None:

@@ -276,7 +276,7 @@ INTERVALS: dict[str, dict[str, Interval]] = {
     "phase.raml": {**EVERY_PHASE, **PROPOSING, "weight_tau": ABOVE_0},
     "phase.soft_q": {**EVERY_PHASE, **PROPOSING, "target_rate": UP_TO_1, **SOFT_Q},
     "phase.vaml": {**EVERY_PHASE, **PROPOSING, "weight_tau": ABOVE_0, "kappa": SHARE},
-    "phase.critic": {**EVERY_PHASE, **CRITIC, "critic_until": SHARE},
+    "phase.critic": {**EVERY_PHASE, **CRITIC, "critic_until": SHARE, "critic_least": SHARE},
     "phase.actor_critic": {
         **EVERY_PHASE,
         **CRITIC,

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pytest
 import torch
@@ -74,6 +74,19 @@ def test_the_target_network_follows_as_fast_as_the_phase_says_by_then() -> None:
     made.update(BATCH, progress=Progress(1, 2))
     now = weights(made.networks["critic"])
     torch.testing.assert_close(weights(made.networks["target"]), 0.25 * now + 0.75 * before)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_cautious_step_is_shorter_and_the_next_one_as_long_as_ever(optimizer: Literal["sgd", "adam"]) -> None:
+    moved = []
+    for explained in (1.0, 0.25):
+        models = networks()
+        before = weights(models["actor"])
+        made = learner(ActorCritic("joint", 0.1, optimizer, cautious=True), models)
+        made.update(BATCH, progress=Progress(explained=explained))
+        moved.append(weights(models["actor"]) - before)
+        assert made.optimizers["actor"].param_groups[0]["lr"] == 0.1
+    torch.testing.assert_close(moved[1], 0.25 * moved[0])
 
 
 def test_what_a_leash_is_tied_to_stays() -> None:

@@ -125,7 +125,10 @@ class Critic(Judging):
     drops: ClassVar[tuple[str, ...] | None] = ("actor", "critic")  # it samples as it will in the joint phase
 
     decays: int = option(5, FROM_0)  # then stop
-    critic_until: float = option(0.0, SHARE)  # ends when Q explains this share of the returns' variance; 0: no gate
+    critic_until: float = option(0.0, SHARE)  # ends once Q explains this share of the returns' variance; 0: does not
+    critic_least: float | None = option(
+        None, SHARE
+    )  # the actor stays if Q explains less at the end; critic_until if not given
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """TD error and smoothing on samples of a fixed actor. Algorithm 3 with the actor fixed."""
@@ -144,11 +147,12 @@ class Critic(Judging):
 
     def gate(self, figures: Mapping[str, float]) -> Gate | None:
         """Whether the critic explains enough of what the samples earn."""
-        if not self.critic_until:
+        least = self.critic_until if self.critic_least is None else self.critic_least
+        if not (self.critic_until or least):
             return None
         explained = figures.get("explained", 0.0)
-        said = f"the critic explains {explained:.2f} of the returns' variance, critic_until is {self.critic_until:g}"
-        return Gate(explained >= self.critic_until, said)
+        said = f"the critic explains {explained:.2f} of the returns' variance, and {least:g} was asked for"
+        return Gate(explained >= least, explained >= self.critic_until > 0, said)
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,9 @@ class ActorCritic(Judging):
     extra_length: int = option(10, FROM_0)  # a sample's bound, eos included: so much over the longest reference
     mle_weight: float = option(0.1, NOT_NEGATIVE)
     leash: float = option(0.0, NOT_NEGATIVE)  # weight of KL(actor || the actor as it was when the phase began)
-    cautious: bool = False  # the actor's step under Q counts for no more than the share of the returns that Q explains
+    cautious: bool = (
+        False  # the actor's steps are shorter by the share of the returns' variance that Q does not explain
+    )
     keeps_start: bool = True  # it ends as it began if that validates best; comparisons with what does not say false
     entropy_form: Literal["exact", "normalised"] = option("exact", paper="exact", released="normalised")
     critic_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
@@ -182,8 +188,6 @@ class ActorCritic(Judging):
         critic_loss, watched = self.critic_loss(q, rollout, judged, noise)
         assert judged.loss is not None
         actor_loss = judged.loss / noise.total / self.samples
-        if self.cautious:
-            actor_loss = actor_loss * min(max(progress.explained, 0.0), 1.0)
         if rollout.reference is not None:
             likelihood, seen = reference_loss(rollout.reference, batch, noise)
             actor_loss = actor_loss + self.mle_weight * likelihood
@@ -221,6 +225,10 @@ class ActorCritic(Judging):
         """The critic may have a rate of its own."""
         own = self.critic_learning_rate if network == "critic" else None
         return self.learning_rate if own is None else own
+
+    def stride(self, network: str, progress: Progress) -> float:
+        """A cautious actor goes as far as its critic can see."""
+        return min(max(progress.explained, 0.0), 1.0) if self.cautious and network == "actor" else 1.0
 
     def clipping(self, network: str) -> float:
         """The critic may have a norm of its own."""

@@ -84,9 +84,10 @@ class Criterion(NamedTuple):
 
 
 class Gate(NamedTuple):
-    """Between a phase and the next one."""
+    """Between a phase and the next one, after a validation."""
 
-    open: bool
+    open: bool  # the next one may begin
+    at_once: bool  # there is no need to go on with this one
     said: str  # why
 
 
@@ -168,6 +169,10 @@ class Phase(Options, ABC):
         """The learning rate of a network."""
         return self.learning_rate
 
+    def stride(self, network: str, progress: Progress) -> float:
+        """What a network's next step is multiplied by."""
+        return 1.0
+
     def clipping(self, network: str) -> float:
         """The largest gradient norm of a network."""
         return self.clip
@@ -184,7 +189,7 @@ class Phase(Options, ABC):
     def gate(self, figures: Mapping[str, float]) -> Gate | None:
         """Whether, by the figures of a validation, the next phase may begin; None if it always may.
 
-        An open gate ends the phase. Where it is closed when the phase's budget is spent, the next phases are skipped.
+        Where it may not when the phase's budget is spent, the next phases are skipped.
         """
         return None
 

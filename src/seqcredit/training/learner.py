@@ -57,7 +57,7 @@ class Learner:
         noise, phase = noise or Noise(self.generator, len(batch.references)), self.phase
         progress = progress or Progress()
         outcome = phase.loss(self.models, batch, self.reward, noise, progress)
-        watched, speed = self._step(outcome), phase.follows(progress)
+        watched, speed = self._step(outcome, progress), phase.follows(progress)
         if speed is not None:
             with part("target"):
                 update_target(self.networks["target"], self.networks["critic"], speed)
@@ -69,7 +69,7 @@ class Learner:
             for group in self.optimizers[name].param_groups:
                 group["lr"] *= factor
 
-    def _step(self, outcome: Outcome) -> Watched:
+    def _step(self, outcome: Outcome, progress: Progress) -> Watched:
         """Backward and clip, network by network; they step when all gradients are known to be finite."""
         watched = self.processes.summed(
             {key: (float(total), float(count)) for key, (total, count) in outcome.sums.items()}
@@ -87,7 +87,7 @@ class Learner:
                 raise DivergedError(f"the gradient of the {name} is not finite")
         with part("optimizer"):
             for name in outcome.losses:
-                self.optimizers[name].step()
+                _step(self.optimizers[name], self.phase.stride(name, progress))
         return watched
 
     def _optimizer(self, name: str) -> torch.optim.Optimizer:
@@ -96,6 +96,16 @@ class Learner:
         if phase.optimizer == "sgd":
             return torch.optim.SGD(parameters, rate, fused=True)
         return torch.optim.Adam(parameters, rate, betas=(phase.beta1, 0.999), fused=True)
+
+
+def _step(optimizer: torch.optim.Optimizer, stride: float) -> None:
+    """A step of so much of its usual length."""
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] *= stride
+    optimizer.step()
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
 
 
 def _frozen(network: Network) -> Network:

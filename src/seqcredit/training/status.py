@@ -26,8 +26,8 @@ class Status:
     began: dict[str, float] = field(default_factory=dict)  # first values of what the guard watches
     sums: dict[str, list[float]] = field(default_factory=dict)  # since the last line of the log
     recent: dict[str, list[float]] = field(default_factory=dict)  # sums for a critic's share, the older the lighter
-    opened: bool = False  # by the last validation the next phase may begin
-    closed: str = ""  # why it may not
+    enough: bool = False  # by the best validation there is no need to go on with this phase
+    closed: str | None = None  # and why the next phase may not begin
     skipped: list[str] = field(default_factory=list)  # phases that did not begin
     seconds: float = 0.0
     done: bool = False

@@ -108,9 +108,9 @@ class Trainer:
         self._end_phase()
 
     def _over(self, lengths: Sequence[int]) -> bool:
-        """Whether a phase has spent its budget, does not improve any more, or has opened the way to the next."""
+        """Whether a phase has spent its budget, does not improve any more, or has come as far as it was asked to."""
         status = self.status
-        return status.epoch >= len(lengths) or status.decays > self.phase.decays or status.opened
+        return status.epoch >= len(lengths) or status.decays > self.phase.decays or status.enough
 
     def _batches(self, phase: Phase, epoch: int) -> list[Indices]:
         return epoch_batches(self.train_split, phase.batch_size, self.task.seed, epoch)
@@ -197,12 +197,12 @@ class Trainer:
     def _skipped(self) -> list[str]:
         """The phases that do not begin, because this one has not opened the way to them."""
         status, later = self.status, [phase.name for phase in self.task.phases[self.status.phase + 1 :]]
-        if self.phase.gate({}) is None or status.opened or not later:
+        if status.closed is None or not later:
             return []
         entry = {"event": "skipped", "phase": self.phase.name, "updates": status.updates, "why": status.closed}
         self.log.write({**entry, "skipped": later})
         self.say(
-            f"{self.phase.name}: after {status.updates:,} updates {status.closed}: not enough to go on with. Skipped: "
+            f"{self.phase.name}: after {status.updates:,} updates {status.closed}. Skipped: "
             f"{', '.join(later)}; the model stays as it was. Give {self.phase.name} more epochs, or ask for less."
         )
         return later
@@ -233,8 +233,9 @@ class Trainer:
             self._slow_down(phase.decay, phase.trains[:1])  # a joint critic keeps its rate
         entry = {"event": "validation", "phase": phase.name, "epoch": status.epoch, "updates": status.updates}
         figures = {found.name: round(found.value, 4), **self.validator.measured}
-        gate = phase.gate(figures)
-        status.opened, status.closed = gate is not None and gate.open, gate.said if gate else ""
+        gate = phase.gate(figures) if improved else None
+        if gate is not None:
+            status.enough, status.closed = gate.at_once, None if gate.open else gate.said
         self.log.write({**entry, **figures, "improved": improved, "rate": status.rate})
         slower = "" if phase.decay == 1 else f", learning rate x {phase.decay:g}"
         mark = "best so far" if improved else f"no better{slower}"
