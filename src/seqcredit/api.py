@@ -34,6 +34,7 @@ Data = Iterable[Row] | Path | str  # rows in memory, or a folder that `seqcredit
 
 HELD_OUT = 20  # every so many examples are for validation, where none are given
 MOST_HELD_OUT = 1_000
+COPY = 64  # width of a word's code in a critic
 
 
 def train(
@@ -175,9 +176,9 @@ def _listed(algorithm: Phase | Sequence[Phase]) -> tuple[Phase, ...]:
 
 
 def _critic_like(model: Model | Trained) -> LSTM:
-    """A critic as wide as the actor, if that is an LSTM."""
+    """A critic as wide as the actor, if that is an LSTM: it copies, and starts at 0."""
     options = model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM()
-    return LSTM(options.embedding, options.hidden, attention="mlp", dropout=0.0)
+    return LSTM(options.embedding, options.hidden, attention="mlp", dropout=0.0, copy=COPY, dueling=True)
 
 
 # Rewards and metrics: by name in the recipe where they have one, else as given.

@@ -37,6 +37,10 @@ def test_options_reach_their_phases() -> None:
         mle_weight=0.8,
         smoothing=0.9,
         target_rate=0.11,
+        trace=0.4,
+        critic_least=0.45,
+        leash=0.6,
+        cautious=False,
         batch_size=12,
     )
     mle, critic, joint = plan.phases(trained=False)
@@ -47,9 +51,12 @@ def test_options_reach_their_phases() -> None:
     assert joint.rate("critic") == 0.2
     assert (joint.mle_weight, {phase.batch_size for phase in (mle, critic, joint)}) == (0.8, {12})
     for phase in (critic, joint):
-        assert (phase.tau, phase.samples, phase.smoothing, phase.target_rate) == (0.03, 7, 0.9, 0.11)
+        assert (phase.tau, phase.samples, phase.smoothing) == (0.03, 7, 0.9)
+        assert (phase.target_rate, phase.trace) == (0.11, 0.4)
         assert phase.smoothing_form == "mean"  # so that one strength fits every vocabulary
     assert joint.validates_start
+    assert (critic.critic_least, critic.critic_until) == (0.45, 0)
+    assert (joint.leash, joint.cautious) == (0.6, False)
     assert AC().phases(trained=True)[-1].judged_tau == 0
     soft_q, vaml = VAML(tau=0.3, kappa=0.7, q_epochs=2, epochs=3, samples=4).phases(trained=True)
     assert isinstance(vaml, Vaml)

@@ -5,6 +5,7 @@ Every phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alo
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, Raml, SoftQ, Vaml
 from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Options, option
@@ -114,7 +115,8 @@ class VAML(Plan):
 class ERAC(Plan):
     """Entropy-regularised Actor-Critic: a critic learns what samples are worth, then actor and critic learn together.
 
-    A model that is not trained yet learns by MLE first. What comes back is the best by validation, the start included.
+    A model that is not trained yet learns by MLE first. What comes back is the best by validation, the start included;
+    where the critic explains too little of what samples earn, it is the start.
 
     >>> [phase.name for phase in ERAC(tau=0.04).phases(trained=False)]
     ['mle', 'critic', 'actor_critic']
@@ -122,47 +124,45 @@ class ERAC(Plan):
 
     tau: float = option(0.01, NOT_NEGATIVE)  # weight of the entropy; too much makes samples random
     critic_epochs: int = option(6, FROM_1)  # at the most, before the actor moves
+    critic_least: float = option(0.1, SHARE)  # of the returns' variance Q must explain so much, or the actor stays
     mle_epochs: int = option(20, FROM_0)  # at the most, for a model that is not trained yet
     learning_rate: float = option(0.0005, ABOVE_0)
     critic_learning_rate: float = option(0.002, ABOVE_0)
     mle_learning_rate: float = option(0.002, ABOVE_0)
     samples: int = option(1, FROM_1)  # for each source
     mle_weight: float = option(0.1, NOT_NEGATIVE)  # of the references' likelihood beside the reward
+    leash: float = option(0.0, NOT_NEGATIVE)  # weight of the KL to the model that it started from
+    cautious: bool = True  # shorter steps while the critic explains little
     smoothing: float = option(10.0, NOT_NEGATIVE)  # of the variance of Q over the vocabulary
-    target_rate: float = option(0.02, UP_TO_1)  # how fast the target network follows the critic
+    target_rate: float = option(0.1, UP_TO_1)  # how fast the target network follows the critic
+    trace: float = option(0.9, SHARE)  # how much of what follows later counts; 0 looks one step ahead, as in the paper
 
     def phases(self, trained: bool) -> tuple[Phase, ...]:
         """MLE where it is needed, the critic alone, then both."""
-        critic = Critic(
-            "critic",
-            self.critic_learning_rate,
-            "adam",
-            batch_size=self.batch_size,
-            epochs=self.critic_epochs,
-            decay=0.7,
-            tau=self.tau,
-            samples=self.samples,
-            smoothing=self.smoothing,
-            smoothing_form="mean",
-            target_rate=self.target_rate,
-        )
+        rate, both = self.critic_learning_rate, self._both()
+        critic = Critic("critic", rate, epochs=self.critic_epochs, critic_least=self.critic_least, **both)
         joint = ActorCritic(
             "actor_critic",
             self.learning_rate,
-            "adam",
-            batch_size=self.batch_size,
             epochs=self.epochs,
-            decay=0.7,
-            tau=self.tau,
-            samples=self.samples,
-            smoothing=self.smoothing,
-            smoothing_form="mean",
-            target_rate=self.target_rate,
             mle_weight=self.mle_weight,
-            critic_learning_rate=self.critic_learning_rate,
+            leash=self.leash,
+            cautious=self.cautious,
+            critic_learning_rate=rate,
+            **both,
         )
         start = () if trained else (_mle(self.mle_learning_rate, self.mle_epochs, self.batch_size),)
         return (*start, critic, joint)
+
+    def _both(self) -> dict[str, Any]:
+        """What the two phases with a critic share."""
+        same = ("batch_size", "tau", "samples", "smoothing", "target_rate", "trace")
+        return {
+            "optimizer": "adam",
+            "decay": 0.7,
+            "smoothing_form": "mean",
+            **{key: getattr(self, key) for key in same},
+        }
 
 
 @dataclass(frozen=True)
