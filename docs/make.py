@@ -23,7 +23,8 @@ OPTIONS = {
     ("algorithms/vaml.py", "Raml"): 'objective = "raml"; and vaml',
     ("algorithms/soft_q.py", "SoftQ"): 'objective = "soft_q"',
     ("algorithms/vaml.py", "Vaml"): 'objective = "vaml"',
-    ("algorithms/erac.py", "Critic"): 'objective = "critic"; and actor_critic',
+    ("algorithms/erac.py", "Judging"): "critic, actor_critic",
+    ("algorithms/erac.py", "Critic"): 'objective = "critic"',
     ("algorithms/erac.py", "ActorCritic"): 'objective = "actor_critic"',
 }
 FOLDERS = (

@@ -11,6 +11,7 @@ import pytest
 
 import needs
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, objective_of
+from seqcredit.algorithms.erac import Judging
 from seqcredit.algorithms.proposing import Proposing
 from seqcredit.cli import parser
 from seqcredit.experiments.recipe import RECIPES, Recipe, load, resolved
@@ -117,7 +118,12 @@ FEEDING = {f"{stem}-feeding" for stem in FIVE}
 FROM_MLE = {"mle-continued", "raml-from-mle", "vaml-from-mle", "vaml-copying"}
 FOLDERS = {
     "iwslt14": Folder(FIVE | FEEDING | {"erac-without-future-entropy", "erac-2x512"}, "paper", 256),
-    "europarl": Folder({"mle"}, "paper", 256),
+    "europarl": Folder(
+        (FIVE | FROM_MLE | {"erac-without-future-entropy", "erac-released", "ac-copying", "erac-copying"})
+        - {"raml", "vaml", "vaml-copying"},
+        "paper",
+        256,
+    ),
     "multi30k": Folder(FIVE | FROM_MLE - {"vaml-from-mle"}, "default", 256, dropout=0.5, epochs=24),
     "multi30k-small": Folder({"mle", "raml", "vaml"}, "default", 128, 12),
     "tatoeba": Folder(FIVE | FROM_MLE | {"erac-exact-eos", "erac-without-future-entropy"}, "default", 128, 8),
@@ -178,7 +184,8 @@ def test_a_folder_has_its_recipes_and_no_two_of_one_name(folder: str) -> None:
 def test_a_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     about, loaded = FOLDERS[folder], recipe(folder, stem)
     width, layers = (512, 2) if stem.endswith("2x512") else (about.width, 1)
-    assert (loaded.fidelity, loaded.data, loaded.seed) == (about.fidelity, "", 1)
+    fidelity = "released" if stem.endswith("released") else about.fidelity
+    assert (loaded.fidelity, loaded.data, loaded.seed) == (fidelity, "", 1)
     assert (loaded.actor.embedding, loaded.actor.hidden, loaded.actor.layers) == (about.width, width, layers)
     assert loaded.actor.input_feeding == stem.endswith(("feeding", "2x512"))
     assert (loaded.actor.attention, loaded.actor.dropout) == ("dot", about.dropout)
@@ -187,7 +194,8 @@ def test_a_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     warm = stem in FROM_MLE or algorithm(stem) in ("ac", "erac")
     for phase in loaded.phase:
         assert phase.clip == 5.0
-        assert phase.decay == (1.0 if phase.anneal else 0.5)
+        last = stem == "erac-released" and phase.name == "actor_critic"
+        assert phase.decay == (1.0 if phase.anneal else 0.9 if last else 0.5)
         assert phase.anneal == (folder in ("tatoeba", "multi30k") and warm and phase.name != "mle")
 
 
@@ -212,14 +220,17 @@ def test_the_critic_is_a_network_like_the_actor(folder: str, stem: str) -> None:
     loaded = recipe(folder, stem)
     attention, dropout = ("dot", 0.1) if algorithm(stem) == "vaml" else ("mlp", 0.0)
     width = 256 if folder == "tatoeba" and attention == "mlp" else FOLDERS[folder].width
-    expected = replace(loaded.actor, attention=attention, dropout=dropout, copy=64 if stem == "vaml-copying" else 0)
+    copies = stem.endswith("-copying")
+    expected = replace(loaded.actor, attention=attention, dropout=dropout, copy=64 if copies else 0)
+    expected = replace(expected, dueling=copies and folder == "europarl")
     if not stem.endswith("2x512"):
         expected = replace(expected, embedding=width, hidden=width)
     assert loaded.critic == expected
 
 
 @pytest.mark.parametrize(
-    ("folder", "feeding"), [("iwslt14", ""), ("iwslt14", "-feeding"), ("multi30k", ""), ("tatoeba", "")]
+    ("folder", "feeding"),
+    [("iwslt14", ""), ("iwslt14", "-feeding"), ("multi30k", ""), ("tatoeba", ""), ("europarl", "")],
 )
 def test_ac_is_erac_without_entropy(folder: str, feeding: str) -> None:
     ac, erac = recipe(folder, f"ac{feeding}"), recipe(folder, f"erac{feeding}")
@@ -231,7 +242,7 @@ def test_ac_is_erac_without_entropy(folder: str, feeding: str) -> None:
     assert (ac.name, erac.name) == (f"AC{', input feeding' * bool(feeding)}", ac.name.replace("AC", "ERAC"))
 
 
-@pytest.mark.parametrize("folder", ["iwslt14", "tatoeba"])
+@pytest.mark.parametrize("folder", ["iwslt14", "tatoeba", "europarl"])
 def test_without_future_entropy_is_erac_but_for_that(folder: str) -> None:
     without, erac = recipe(folder, "erac-without-future-entropy"), recipe(folder, "erac")
     assert replace(erac, name=without.name, phase=changed(erac, future_entropy=False)) == without
@@ -252,12 +263,12 @@ def test_vaml_with_a_copying_critic_is_vaml_but_for_the_critic_and_the_temperatu
     assert replace(vaml, name=copying.name, critic=critic, phase=(pretrained, soft_q, last)) == copying
 
 
-def critics(loaded: Recipe) -> list[Critic]:
-    return [phase for phase in loaded.phase if isinstance(phase, Critic)]
+def critics(loaded: Recipe) -> list[Judging]:
+    return [phase for phase in loaded.phase if isinstance(phase, Judging)]
 
 
 def changed(loaded: Recipe, **keys: Any) -> tuple[Phase, ...]:
-    return tuple(replace(phase, **keys) if isinstance(phase, Critic) else phase for phase in loaded.phase)
+    return tuple(replace(phase, **keys) if isinstance(phase, Judging) else phase for phase in loaded.phase)
 
 
 @pytest.mark.parametrize(("folder", "stem"), [cell for cell in CELLS if "mle" in PHASES[algorithm(cell[1])]])
@@ -405,6 +416,45 @@ def test_mle_for_captions_continues_with_the_joint_phases_optimizer() -> None:
 
 
 # The other folders.
+
+
+EUROPARL = {"epochs": 2, "validate_every": 1600}  # 3,200 updates an epoch
+
+
+@pytest.mark.parametrize("stem", ["ac", "erac", "erac-without-future-entropy"])
+def test_europarl_differs_from_the_paper_in_pace_alone(stem: str) -> None:
+    """And is judged by what really followed, and may end worse than it began, as what it is compared with."""
+    mle, critic, joint = recipe("iwslt14", stem).phase
+    expected = mle, replace(critic, judged_by="return_error", **EUROPARL), replace(joint, keeps_start=False, **EUROPARL)
+    assert recipe("europarl", stem).phase == expected
+
+
+@pytest.mark.parametrize("stem", ["ac", "erac"])
+def test_europarl_with_a_critic_that_copies_and_looks_ahead(stem: str) -> None:
+    plain, copying = recipe("europarl", stem), recipe("europarl", f"{stem}-copying")
+    critic = replace(plain.critic, copy=64, dueling=True)
+    assert replace(plain, name=copying.name, critic=critic, phase=changed(plain, trace=0.9, target_rate=0.1)) == copying
+
+
+def test_europarl_in_the_released_form() -> None:
+    """All that the paper and its code do differently, and nothing else."""
+    critic, joint = critics(recipe("europarl", "erac-released"))
+    forms = {"smoothing_form": "mean", "td_form": "half", "bound_value": "free", "tau": 0.045}
+    mine = critics(recipe("europarl", "erac"))
+    assert (critic, joint) == (
+        replace(mine[0], judged_by="td", **forms),
+        replace(mine[1], judged_by="td", entropy_form="normalised", decay=0.9, **forms),
+    )
+
+
+@pytest.mark.parametrize("stem", ["mle-continued", "raml-from-mle", "vaml-from-mle"])
+def test_europarl_from_mle_has_the_joint_phases_updates_and_optimizer(stem: str) -> None:
+    last, joint = recipe("europarl", stem).phase[-1], recipe("europarl", "ac").phase[-1]
+    own = ("name", "guarded")
+    assert all(getattr(last, key) == getattr(joint, key) for key in KEYS if key not in own)
+    if isinstance(last, Proposing):
+        scratch = recipe("iwslt14", algorithm(stem)).phase[-1]
+        assert replace(scratch, **{key: getattr(last, key) for key in KEYS}) == last
 
 
 @pytest.mark.parametrize("stem", ["ac", "erac"])

@@ -44,7 +44,12 @@ def swept(file: str, place: Path, results: str, *cells: str, epochs: int = 8) ->
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     real = needs.real_data()
     place = tmp_path_factory.mktemp("sweeps")
-    for corpus, folder in (("tatoeba", "tatoeba-short"), ("multi30k", "multi30k"), ("multi30k", "multi30k-small")):
+    for corpus, folder in (
+        ("tatoeba", "tatoeba-short"),
+        ("multi30k", "multi30k"),
+        ("multi30k", "multi30k-small"),
+        ("europarl", "europarl"),
+    ):
         files = []
         for split, count in (("train", 100), ("valid", 20), ("test", 30)):  # all from one, for figures above 0
             for side in ("de", "en"):
@@ -162,9 +167,13 @@ def test_headroom(sweep: str, after: str, tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sweep", "results", "cell"),
-    [("multi30k", "multi30k-five", "ac"), ("multi30k-small", "multi30k-small", "vaml-corrupt")],
+    [
+        ("multi30k", "multi30k-five", "ac"),
+        ("multi30k-small", "multi30k-small", "vaml-corrupt"),
+        ("europarl", "europarl", "ac-copying"),
+    ],
 )
-def test_the_tables_of_multi30k(
+def test_the_tables_of_longer_sentences(
     sweep: str, results: str, cell: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = swept(sweep, place, results, "mle-1", f"{cell}-1")

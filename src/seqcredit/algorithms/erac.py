@@ -36,9 +36,7 @@ class Judging(Phase):
 
     tau: float = option(0.04, NOT_NEGATIVE, paper=Feeding(0.04, 0.05), released=Feeding(0.045, 0.04))
     target_rate: float = option(0.001, UP_TO_1)  # beta, how fast the target network follows the critic
-    target_rate_end: float | None = option(
-        None, UP_TO_1
-    )  # what it has become at the phase's end; the same if not given
+    target_rate_end: float | None = option(None, UP_TO_1)  # at the phase's end; target_rate if not given
     smoothing: float = option(0.001, NOT_NEGATIVE)
     smoothing_form: Literal["sum", "mean"] = option("sum", paper="sum", released="mean")  # by validation
     td_form: Literal["squared", "half"] = option("squared", paper="squared", released="half")
@@ -125,10 +123,8 @@ class Critic(Judging):
     drops: ClassVar[tuple[str, ...] | None] = ("actor", "critic")  # it samples as it will in the joint phase
 
     decays: int = option(5, FROM_0)  # then stop
-    critic_until: float = option(0.0, SHARE)  # ends once Q explains this share of the returns' variance; 0: does not
-    critic_least: float | None = option(
-        None, SHARE
-    )  # the actor stays if Q explains less at the end; critic_until if not given
+    critic_until: float = option(0.0, SHARE)  # it ends once Q explains this share of the returns' variance; 0: never
+    critic_least: float | None = option(None, SHARE)  # below it the actor does not move; critic_until if not given
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """TD error and smoothing on samples of a fixed actor. Algorithm 3 with the actor fixed."""
