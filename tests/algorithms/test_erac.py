@@ -259,3 +259,14 @@ def test_the_critic_may_have_a_rate_and_a_norm_of_its_own() -> None:
 def test_the_entropy_of_later_states_counts_for_tau_or_nothing() -> None:
     assert Critic("c", 0.1, tau=0.3).later_tau == 0.3
     assert Critic("c", 0.1, tau=0.3, future_entropy=False).later_tau == 0.0
+
+
+@pytest.mark.parametrize("kind", [Critic, ActorCritic])
+def test_samples_are_watched(kind: type[Critic]) -> None:
+    assert {"reward", "length_ratio", "repeated", "unknown", "closeness"} <= run(kind("c", 0.1)).sums.keys()
+
+
+def test_a_leash_alone_asks_for_the_start() -> None:
+    assert ActorCritic("ac", 0.1, leash=0.1).remembers_start
+    assert not ActorCritic("ac", 0.1).remembers_start
+    assert not Critic("c", 0.1).remembers_start
