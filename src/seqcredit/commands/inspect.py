@@ -12,9 +12,8 @@ ABOUT = "show the credit of every token as one HTML page"
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, which examples, and where to."""
     parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
-    parser.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
-    about = "examples at the most (default: 1000)"
-    parser.add_argument("--count", type=shared.positive, default=1000, metavar="N", help=about)
+    shared.split_option(parser)
+    shared.count_option(parser, "--count", 1000, "examples at the most")
     parser.add_argument("--source", metavar="TEXT", help="a sentence of your own instead of a split")
     about = "its translation; may be repeated"
     parser.add_argument("--reference", action="append", default=[], metavar="TEXT", help=about)

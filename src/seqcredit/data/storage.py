@@ -220,6 +220,12 @@ def write_whole(path: Path, content: bytes) -> None:
     partial.replace(path)
 
 
+def write_json(path: Path, record: object) -> Path:
+    """JSON in a file that appears whole or not at all; its path."""
+    write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
+    return path
+
+
 def _sync(*paths: Path) -> None:
     """Wait until files and folders are on the disk."""
     for path in paths:

@@ -17,7 +17,7 @@ from torch import Generator, Tensor, nn
 from seqcredit.algorithms.along import Along, likelihood
 from seqcredit.data.batches import Indices, chunks, collate, examples, to_device
 from seqcredit.data.prepared import Prepared, Split
-from seqcredit.data.storage import write_whole
+from seqcredit.data.storage import write_json
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_reward, load_actor
 from seqcredit.experiments.runs import Run
@@ -185,7 +185,7 @@ def _spread(split: Split, most: int) -> list[Indices]:
 def write(run: Run, found: Json) -> None:
     """Keep it in the run folder, from where `seqcredit record` takes it."""
     try:
-        write_whole(run.folder / FILE, (json.dumps(found, indent=1) + "\n").encode())
+        write_json(run.folder / FILE, found)
     except OSError as error:
         raise UserError(f"{run.folder / FILE} cannot be written ({error.strerror}).") from None
 
