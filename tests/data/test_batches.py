@@ -81,7 +81,7 @@ def test_padding_ratio_counts_what_follows_eos(split: Split) -> None:
     used, places = 0, 0
     for batch in batches:
         source = [split.source(i).tolist() for i in examples(split, batch).tolist()]
-        own = [split.reference_half.sequences[i].tolist() for i in batch.tolist()]
+        own = [split.reference_half[i].tolist() for i in batch.tolist()]
         for side in (source, own):
             used += sum(len(words) + 1 for words in side)
             places += pad(side).numel()

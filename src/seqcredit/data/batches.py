@@ -77,7 +77,7 @@ def _references(split: Split, pairs: Indices, rows: Indices) -> NDArray[np.int64
     own, column = pairs[:, None] - first, np.arange(count.max())
     number = first + np.where(column == 0, own, column - (column <= own))
     present = column < count
-    tokens = split.reference_half.sequences.padded(np.where(present, number, first))
+    tokens = split.reference_half.padded(np.where(present, number, first))
     return np.where(present[..., None], tokens, ABSENT)
 
 
