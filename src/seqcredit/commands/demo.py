@@ -147,10 +147,10 @@ def train(name: str, folder: str, out: Path, say: Say, changes: Sequence[str] = 
     """One recipe in a process of its own; its lines go to a file."""
     import subprocess
 
-    from seqcredit.experiments.catalogue import FOLDER
+    from seqcredit.experiments import recipe
 
     began = time.monotonic()
-    words = ["train", str(FOLDER / folder / f"{name}.toml"), "--data", str(out / "data"), "--out", str(out / name)]
+    words = ["train", f"{recipe.RECIPES / folder / name}.toml", "--data", str(out / "data"), "--out", str(out / name)]
     words += ["--threads", "1"] + (["--init-from", str(out / FIRST)] if name in CONTINUE else [])
     words += [word for change in changes for word in ("--set", change)]
     command = [sys.executable, "-m", "seqcredit", *words]

@@ -45,9 +45,8 @@ def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int, pairs: b
     batches: list[Indices] = []
     for start in range(0, len(rows), WINDOW * batch_size):
         window = slice(start, start + WINDOW * batch_size)
-        order = np.argsort(
-            sources[window], kind="stable"
-        )  # references of one length would teach when to stop, in turns
+        # By sources alone: references of one length would teach when to stop, in turns.
+        order = np.argsort(sources[window], kind="stable")
         batches += chunks(rows[window][order], batch_size)
     return [batches[number] for number in rng.permutation(len(batches))]
 

@@ -27,10 +27,6 @@ def trained(plan: Plan, name: str) -> bool:
     return all(path.exists() for path in weights) and (not cell.records or (folder / "result.json").exists())
 
 
-def recorded(plan: Plan, cell: Planned) -> bool:
-    return plan.record(cell).exists()
-
-
 def begun(folder: Path) -> bool:
     """Whether there is something to resume. The first checkpoint comes after all that a run takes over."""
     return bool(checkpoints.names(folder / "checkpoints"))
@@ -40,7 +36,7 @@ def missing(plan: Plan) -> list[str]:
     """The cells to work at: results that are not recorded, and what they need that is not there."""
     starts = {cell.init_from for cell in plan.cells.values()}
     shared = [c.id for c in plan.cells.values() if not c.records and c.id not in starts and not trained(plan, c.id)]
-    wanted = [c.id for c in plan.cells.values() if c.records and not recorded(plan, c)] + shared
+    wanted = [c.id for c in plan.cells.values() if c.records and not plan.record(c).exists()] + shared
     for name in wanted:  # it grows on the way
         cell = plan.cells[name]
         needed = [*cell.against, *([cell.init_from] if cell.init_from and not trained(plan, name) else [])]
@@ -62,7 +58,7 @@ def next_step(plan: Plan, cell: Planned) -> str | None:
     """What a cell needs next: train, resume, record, or nothing."""
     if not trained(plan, cell.id):
         return "resume" if begun(plan.run(cell.id)) else "train"
-    return "record" if cell.records and not recorded(plan, cell) else None
+    return "record" if cell.records and not plan.record(cell).exists() else None
 
 
 def epoch_counter(data: Path) -> Callable[[Phase], int | None]:

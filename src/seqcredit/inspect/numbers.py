@@ -141,12 +141,8 @@ def _judged(
     value = expected_value(q, logp, tau, forced)
     ahead = soft_value(q, tau, forced) if examiner.soft else expected_value(q, logp, examiner.later_tau, forced)
     advantage = taken - value - (tau * chosen(logp, tokens) if tau else 0)
-    return {
-        "q": taken,
-        "value": value,
-        "advantage": advantage,
-        "td": one_step_targets(rewards, ahead, tokens) - taken,
-    }
+    td = one_step_targets(rewards, ahead, tokens) - taken
+    return {"q": taken, "value": value, "advantage": advantage, "td": td}
 
 
 def _only_eos(logp: Float[Tensor, "B T V"], forced: Tensor) -> Float[Tensor, "B T V"]:
@@ -159,9 +155,8 @@ def _only_eos(logp: Float[Tensor, "B T V"], forced: Tensor) -> Float[Tensor, "B 
 def _likeliest(logp: Float[Tensor, "B T V"], q: Tensor | None, words: Sequence[str]) -> list[States]:
     """The words of the highest probability, with their Q."""
     best = logp.topk(min(TOP, logp.shape[-1]))
-    return _choices(
-        best.indices, best.values, best.values.exp(), None if q is None else q.gather(-1, best.indices), words
-    )
+    taken = None if q is None else q.gather(-1, best.indices)
+    return _choices(best.indices, best.values, best.values.exp(), taken, words)
 
 
 def _best(q: Float[Tensor, "B T V"], tau: float, forced: Tensor, words: Sequence[str]) -> list[States]:

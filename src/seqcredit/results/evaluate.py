@@ -31,6 +31,7 @@ from seqcredit.rewards.metrics import (
     ROUGE_L,
     Metric,
     References,
+    Score,
     Words,
     corpus,
     corpus_bleu,
@@ -68,30 +69,23 @@ def scores(
 
 def _text_scores(hypotheses: Sequence[Words], references: References, sources: Sequence[Words]) -> Json:
     bleu, chrf = (corpus(metric, hypotheses, references) for metric in (BLEU, CHRF))
-    kept = [
-        i
-        for i, (source, group) in enumerate(zip(sources, references, strict=True))
-        if max(len(source), *map(len, group)) <= RELEASE_LONGEST
-    ]
-    filtered = corpus_bleu([hypotheses[i] for i in kept], [references[i] for i in kept])
-    return {
-        "bleu": round(bleu.value, 4),
-        "bleu_signature": bleu.signature,
-        "bleu_release_filter": {"bleu": round(filtered.value, 4), "sentences": len(kept), "longest": RELEASE_LONGEST},
-        "chrf": round(chrf.value, 4),
-        "chrf_signature": chrf.signature,
-    }
+    pairs = zip(sources, references, strict=True)
+    short = [max(len(source), *map(len, group)) <= RELEASE_LONGEST for source, group in pairs]
+    kept = itertools.compress(hypotheses, short), itertools.compress(references, short)
+    filtered = corpus_bleu(list(kept[0]), list(kept[1]))
+    released = {"bleu": round(filtered.value, 4), "sentences": sum(short), "longest": RELEASE_LONGEST}
+    return {**_signed("bleu", bleu), "bleu_release_filter": released, **_signed("chrf", chrf)}
+
+
+def _signed(name: str, score: Score) -> Json:
+    return {name: round(score.value, 4), f"{name}_signature": score.signature}
 
 
 def caption_scores(hypotheses: Sequence[Words], references: References) -> Json:
     """What captions are judged by besides: BLEU-1 to BLEU-4, CIDEr-D and ROUGE-L, with signatures."""
     bleus = {f"bleu_{n}": score for n, score in enumerate(corpus_bleus(hypotheses, references), 1)}
     others = {key: corpus(one, hypotheses, references) for key, one in (("cider", CIDER), ("rouge_l", ROUGE_L))}
-    return {
-        key: value
-        for name, score in (bleus | others).items()
-        for key, value in ((name, round(score.value, 4)), (f"{name}_signature", score.signature))
-    }
+    return {key: value for item in (bleus | others).items() for key, value in _signed(*item).items()}
 
 
 def measured(
