@@ -69,14 +69,15 @@ def train(
     """
     plan = MLE() if algorithm is None else algorithm
     phases = plan.phases(isinstance(model, Trained)) if isinstance(plan, Plan) else _listed(plan)
+    options = model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM()
     recipe = Recipe(
         "model" if out is None else Path(out).name,
         phases,
         seed=seed,
         metric=metric if isinstance(metric, str) else word_for(metric),
         payoff=_payoff(reward),
-        actor=model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM(),
-        critic=critic or _critic_like(model),
+        actor=options,
+        critic=critic or LSTM(options.embedding, options.hidden, attention="mlp", dropout=0.0),
         beam=1,
         longest_output=longest_output,
         on_divergence="record",
@@ -87,9 +88,8 @@ def train(
             raise UserError(f"{phase.name}: {problem}")
     folder = Path(tempfile.mkdtemp(prefix="seqcredit-")) / "run" if out is None else Path(out)
     run, prepared = _open(folder, recipe, model, _Given(data, valid, test, tokenizer, min_count), say)
-    task = task_of(
-        recipe, prepared, None, _reward(reward, prepared), None if isinstance(metric, str) else judge(metric)
-    )
+    judged = None if isinstance(metric, str) else judge(metric)
+    task = task_of(recipe, prepared, None, _reward(reward, prepared), judged)
     own = own_actor(model, prepared)
     if own is not None:
         task.networks["actor"] = own
@@ -126,9 +126,8 @@ def _open(
         return _create(folder, recipe, model, prepared, prepared.folder), prepared
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".data-") as place:
-        known = (
-            (model.prepared.source_vocabulary, model.prepared.target_vocabulary) if isinstance(model, Trained) else None
-        )
+        old = model.prepared if isinstance(model, Trained) else None
+        known = (old.source_vocabulary, old.target_vocabulary) if old else None
         options = PrepareOptions(tokenized=True, min_count=given.min_count)
         prepare(_splits(given, say), Path(place) / "data", options, vocabularies=known)
         run = _create(folder, recipe, model, Prepared.open(Path(place) / "data"), folder / "data")
@@ -171,12 +170,6 @@ def _listed(algorithm: Phase | Sequence[Phase]) -> tuple[Phase, ...]:
     if not phases or not all(isinstance(phase, Phase) for phase in phases):
         raise UserError(f"algorithm is {algorithm!r}: give ERAC(), MLE() or another of them, a phase, or some phases.")
     return phases
-
-
-def _critic_like(model: Model | Trained) -> LSTM:
-    """A critic as wide as the actor, if that is an LSTM."""
-    options = model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM()
-    return LSTM(options.embedding, options.hidden, attention="mlp", dropout=0.0)
 
 
 # Rewards and metrics: by name in the recipe where they have one, else as given.

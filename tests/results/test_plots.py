@@ -14,8 +14,7 @@ from cellar import MLE, bleu, references, spoilt, write_cell
 from seqcredit.cli import main
 from seqcredit.experiments.history import history
 from seqcredit.inspect import bench, heat
-from seqcredit.inspect.numbers import Credit
-from seqcredit.inspect.subjects import Subject, inspect_one
+from seqcredit.inspect.subjects import inspect_one
 from seqcredit.results import cells, plots
 from seqcredit.training.log import History
 
@@ -161,31 +160,6 @@ def test_the_legend_of_credit_curves_has_room(folder: str, tmp_path: Path, monke
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {cell.name for cell in found}
     assert room.x0 <= legend.x0 < legend.x1 <= room.x1
     assert room.y0 <= legend.y0 < legend.y1 <= room.y1
-
-
-def test_credit_shows_every_token_and_figure(tiny, tmp_path: Path) -> None:
-    out = tmp_path / "credit.svg"
-    assert command("credit", tiny.done.folder, "--sentence", 2, "--out", out) == 0
-    subject, shown = inspect_one(tiny.done, tiny.prepared, "test", 2), texts(out)
-    found = subject.credits[0]
-    assert shown.count("</s>") == 1
-    assert {*found.words, "reward", "Q", "value", "advantage", "entropy", "probability"} <= {*shown}
-    rows = (found.rewards, found.q, found.value, found.advantage, found.entropy, [math.exp(x) for x in found.logp])
-    figures = [f"{value:.2f}" for row in rows for value in row]
-    assert sorted(text for text in shown if re.fullmatch(r"-?\d+\.\d\d", text)) == sorted(
-        "0.00" if figure == "-0.00" else figure for figure in figures
-    )
-    assert any(f"source: {subject.source}"[:30] in text for text in shown)
-
-
-def test_words_are_not_formulas(tmp_path: Path) -> None:
-    row = [0.5, -0.25]
-    names = ("logp", "entropy", "rewards", "q", "value", "advantage")
-    shown_credit = Credit("", ["$x_1$", "<&>"], policy=[], **dict.fromkeys(names, row))
-    heat.credit(Subject("a <b> & $c", ["d $x_1$"], [shown_credit]), tmp_path / "x.svg")
-    shown = texts(tmp_path / "x.svg")
-    assert {"$x_1$", "<&>"} <= {*shown}
-    assert any("a <b> & $c" in text for text in shown)
 
 
 @pytest.mark.slow

@@ -29,11 +29,12 @@ def run(options: argparse.Namespace) -> int:
 
     if options.reference and options.source is None:
         raise UserError("--reference belongs to a sentence of your own: give --source too.")
-    runs, prepared, judges = shared.open_judges(options)
+    judges = shared.open_judges(options)
+    prepared = judges[0].prepared
     if options.source is not None:
-        subjects = [inspect_typed(judges, prepared, options.source, options.reference)]
+        subjects = [inspect_typed(judges, options.source, options.reference)]
     else:
-        subjects = inspect_split(runs, judges, prepared, prepared.split(options.split), options.count)
+        subjects = inspect_split(judges, prepared.split(options.split), options.count)
     where = options.split if options.source is None else "your own"
     names = ", ".join(judge.name for judge in judges)
     noun = "pictures" if prepared.pictures else "sentences" if len(subjects) > 1 else "sentence"

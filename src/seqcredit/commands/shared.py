@@ -166,8 +166,8 @@ def data_of(run: "Run") -> "Prepared":
     return open_data(run.data, run.about["vocabularies"])
 
 
-def open_judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Examiner]]":
-    """Runs that are looked at together, their data, and their networks."""
+def open_judges(options: argparse.Namespace) -> "list[Examiner]":
+    """The networks of runs that are looked at together."""
     from seqcredit.experiments.runs import Run
     from seqcredit.inspect.examiners import load_examiners
 
@@ -175,8 +175,7 @@ def open_judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list
     use_threads(options)
     runs = [Run.open(folder) for folder in options.run_folders]
     lender = Run.open(options.critic) if options.critic else None
-    prepared = data_of(runs[0])
-    return runs, prepared, load_examiners(runs, prepared, lender, options.device)
+    return load_examiners(runs, data_of(runs[0]), lender, options.device)
 
 
 @contextlib.contextmanager

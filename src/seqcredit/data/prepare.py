@@ -49,9 +49,10 @@ def prepare(
     _check_names(splits)
     with new_folder(out, overwrite) as folder:
         kept = {name: _write_words(folder, name, examples, options, features) for name, examples in splits.items()}
-        known = vocabularies or (None, None)
-        source, encode_source = _learn(folder, "source", _source_words, options, features is None, known[0])
-        target, encode_reference = _learn(folder, "target", _reference_words, options, given=known[1])
+        wordless = None if features is None else Vocabulary(SYMBOLS)
+        known = vocabularies or (wordless, None)
+        source, encode_source = _learn(folder, "source", _source_words, options, known[0])
+        target, encode_reference = _learn(folder, "target", _reference_words, options, known[1])
         counts = {}
         for name, left in kept.items():
             if features is None:
@@ -152,14 +153,12 @@ def _learn(
     side: str,
     read: Callable[[Path, str], Iterator[list[list[str]]]],
     options: PrepareOptions,
-    spoken: bool = True,
-    given: Vocabulary | None = None,
+    given: Vocabulary | None,
 ) -> tuple[Vocabulary, Encode]:
-    """The vocabulary of one side, saved, and the way from words to ids; pictures have no words."""
-    if not spoken or given is not None:
-        vocabulary = given or Vocabulary(SYMBOLS)
-        vocabulary.save(folder / f"{side}.vocab")
-        return vocabulary, vocabulary.encode
+    """The vocabulary of one side, saved, and the way from words to ids; one that is given is not learned."""
+    if given is not None:
+        given.save(folder / f"{side}.vocab")
+        return given, given.encode
     cut = _learn_pieces(folder, side, read, options.text.bpe)
     counts: Counter[str] = Counter()
     for group in read(folder, "train"):

@@ -230,9 +230,8 @@ class Prepared:
     @property
     def checksums(self) -> dict[str, str]:
         """Of both vocabularies, which a trained network depends on; pictures have a width instead."""
-        source = (
-            f"pictures of {self.manifest.picture_width} features" if self.pictures else self.source_vocabulary.checksum
-        )
+        width = self.manifest.picture_width
+        source = f"pictures of {width} features" if self.pictures else self.source_vocabulary.checksum
         return {"source": source, "target": self.target_vocabulary.checksum}
 
     def cut(self, sentence: str) -> list[str]:

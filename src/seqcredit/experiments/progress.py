@@ -9,11 +9,12 @@ from seqcredit.data.batches import epoch_batches
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import MANIFEST
 from seqcredit.experiments.entries import Planned
-from seqcredit.experiments.forecast import Entry, Rates, Standing, makespan, total
+from seqcredit.experiments.forecast import Rates, Standing, makespan, total
 from seqcredit.experiments.plan import Plan
 from seqcredit.training import checkpoints
 from seqcredit.training.log import log_entries
 from seqcredit.training.watch import duration
+from seqcredit.types import Json
 
 BEGINNING = {"recipe.toml", "resolved.toml", "run.json", "weights", "log.jsonl", "checkpoints"}
 
@@ -76,7 +77,7 @@ class Forecast:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.rates = plan, Rates(epoch_counter(plan.data))
         self.phases = {cell.id: cell.recipe.phase[len(plan.taken(cell)) :] for cell in plan.cells.values()}
-        self._logs: dict[str, tuple[tuple[int, int], Sequence[Entry]]] = {}
+        self._logs: dict[str, tuple[tuple[int, int], Sequence[Json]]] = {}
 
     def refresh(self) -> None:
         """Read the logs that have changed."""
@@ -89,7 +90,7 @@ class Forecast:
                     self._logs[name] = (version, log_entries(path))
                     self.rates.add(cell.path, name, self._logs[name][1])
 
-    def entries(self, name: str) -> Sequence[Entry]:
+    def entries(self, name: str) -> Sequence[Json]:
         return self._logs[name][1] if name in self._logs else []
 
     def standing(self, cell: Planned) -> Standing:

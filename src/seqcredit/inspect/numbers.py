@@ -100,14 +100,10 @@ class Summary(NamedTuple):
 
 @torch.no_grad()
 def judge_tokens(
-    examiner: Examiner,
-    words: Sequence[str],
-    batch: Batch,
-    tokens: Int[Tensor, "B T"],
-    texts: Sequence[str],
-    bleus: Sequence[float | None],
+    examiner: Examiner, batch: Batch, tokens: Int[Tensor, "B T"], texts: Sequence[str], bleus: Sequence[float | None]
 ) -> list[Credit]:
     """Credit of hypotheses in ids, eos included. At the length bound only eos is possible."""
+    words = examiner.prepared.target_vocabulary.words
     forced = at_bound(tokens, max(examiner.search.bound, tokens.shape[1]))
     logits = examiner.actor.score(examiner.actor.encode(batch.source), tokens).table()
     logp = _only_eos(torch.log_softmax(logits, -1), forced)

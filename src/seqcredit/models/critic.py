@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import Memory
-from seqcredit.models.writer import initialise
+from seqcredit.models.writer import INITIAL
 from seqcredit.types import ABSENT, Alphabet
 
 
@@ -45,8 +45,8 @@ class Critic(Seq2Seq):
         if copy:
             self.pointer = nn.Linear(hidden, hidden, bias=False)
             plain, self.readout = self.readout, nn.Linear(hidden + copy, actions)
-            initialise(self.pointer, generator)
             with torch.no_grad():
+                self.pointer.weight.copy_(_uniform(self.pointer.weight.shape, generator))
                 self.readout.weight.copy_(torch.cat([plain.weight, _codes(actions, copy, generator)], 1))
                 self.readout.bias.copy_(plain.bias)
 
@@ -101,8 +101,16 @@ def update_target(target: nn.Module, source: nn.Module, rate: float) -> None:
     torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), rate)
 
 
+def _uniform(shape: torch.Size, generator: Generator | None) -> Tensor:
+    """First values like those of all other weights."""
+    return torch.empty(shape, device=_device(generator)).uniform_(-INITIAL, INITIAL, generator=generator)
+
+
 def _codes(words: int, width: int, generator: Generator | None) -> Float[Tensor, "V C"]:
     """A vector of length 1 for each word; `width` neighbours at a time are orthogonal, all others nearly so."""
-    device = None if generator is None else generator.device
-    blocks = torch.randn(-(-words // width), width, width, generator=generator, device=device)
+    blocks = torch.randn(-(-words // width), width, width, generator=generator, device=_device(generator))
     return torch.linalg.qr(blocks).Q.flatten(0, 1)[:words]
+
+
+def _device(generator: Generator | None) -> torch.device | None:
+    return None if generator is None else generator.device
