@@ -69,15 +69,14 @@ def train(
     """
     plan = MLE() if algorithm is None else algorithm
     phases = plan.phases(isinstance(model, Trained)) if isinstance(plan, Plan) else _listed(plan)
-    options = model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM()
     recipe = Recipe(
         "model" if out is None else Path(out).name,
         phases,
         seed=seed,
         metric=metric if isinstance(metric, str) else word_for(metric),
         payoff=_payoff(reward),
-        actor=options,
-        critic=critic or LSTM(options.embedding, options.hidden, attention="mlp", dropout=0.0),
+        actor=model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM(),
+        critic=critic or _critic_like(model),
         beam=1,
         longest_output=longest_output,
         on_divergence="record",
@@ -170,6 +169,12 @@ def _listed(algorithm: Phase | Sequence[Phase]) -> tuple[Phase, ...]:
     if not phases or not all(isinstance(phase, Phase) for phase in phases):
         raise UserError(f"algorithm is {algorithm!r}: give ERAC(), MLE() or another of them, a phase, or some phases.")
     return phases
+
+
+def _critic_like(model: Model | Trained) -> LSTM:
+    """A critic as wide as the actor, if that is an LSTM."""
+    options = model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM()
+    return LSTM(options.embedding, options.hidden, attention="mlp", dropout=0.0)
 
 
 # Rewards and metrics: by name in the recipe where they have one, else as given.
