@@ -152,8 +152,7 @@ def examiners(shown: Shown) -> list[Examiner]:
 
 @pytest.fixture(scope="session")
 def subjects(shown: Shown, examiners: list[Examiner]) -> list[Subject]:
-    runs = [shown.mle, shown.erac, shown.vaml]
-    return inspect_split(runs, examiners, shown.prepared, shown.prepared.split("test"))
+    return inspect_split(examiners, shown.prepared.split("test"))
 
 
 @pytest.fixture(scope="session")

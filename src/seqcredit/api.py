@@ -89,9 +89,8 @@ def train(
             raise UserError(f"{phase.name}: {problem}")
     folder = Path(tempfile.mkdtemp(prefix="seqcredit-")) / "run" if out is None else Path(out)
     run, prepared = _open(folder, recipe, model, _Given(data, valid, test, tokenizer, min_count), say)
-    task = task_of(
-        recipe, prepared, None, _reward(reward, prepared), None if isinstance(metric, str) else judge(metric)
-    )
+    judged = None if isinstance(metric, str) else judge(metric)
+    task = task_of(recipe, prepared, None, _reward(reward, prepared), judged)
     own = own_actor(model, prepared)
     if own is not None:
         task.networks["actor"] = own
@@ -128,9 +127,8 @@ def _open(
         return _create(folder, recipe, model, prepared, prepared.folder), prepared
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".data-") as place:
-        known = (
-            (model.prepared.source_vocabulary, model.prepared.target_vocabulary) if isinstance(model, Trained) else None
-        )
+        old = model.prepared if isinstance(model, Trained) else None
+        known = (old.source_vocabulary, old.target_vocabulary) if old else None
         options = PrepareOptions(tokenized=True, min_count=given.min_count)
         prepare(_splits(given, say), Path(place) / "data", options, vocabularies=known)
         run = _create(folder, recipe, model, Prepared.open(Path(place) / "data"), folder / "data")

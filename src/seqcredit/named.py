@@ -28,8 +28,7 @@ def find(word: str, folder: Path | None = None) -> object:
     made = _import_name(module, folder) if path is None else _import_file(path)
     if not hasattr(made, name):
         raise UserError(f"{made.__file__ or module} has no {name!r}, which {word!r} asks for.")
-    found: object = getattr(made, name)
-    return found
+    return getattr(made, name)
 
 
 def file_of(word: str, folder: Path | None) -> Path | None:

@@ -16,6 +16,7 @@ from seqcredit.errors import UserError
 
 Fidelity = Literal["default", "paper", "released"]
 FIDELITIES: tuple[Fidelity, ...] = ("default", "paper", "released")
+KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 T = TypeVar("T")
 
 
@@ -112,11 +113,11 @@ def check_keys(table: Iterable[str], known: Iterable[str], where: str) -> None:
             raise UserError(f"{where}: there is no key {key!r}{nearest(key, known)}.")
 
 
-def nearest(key: str, known: Iterable[str]) -> str:
+def nearest(key: str, known: Iterable[str], there: str = "the keys are") -> str:
     """The end of a sentence about a key that does not exist: the one that was meant, or all there are."""
     known = [*known]
     near = difflib.get_close_matches(key, known, 1)
-    return f"; the nearest is {near[0]!r}" if near else f"; the keys are {', '.join(known)}"
+    return f"; the nearest is {near[0]!r}" if near else f"; {there} {', '.join(known)}"
 
 
 def _filled(value: object, known: "Field[Any]") -> object:
@@ -145,10 +146,5 @@ def _value(value: object, hint: Any, where: str) -> object:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not hint:
-        raise UserError(f"{where} is {value!r}, but it must be {_article(hint.__name__)}.")
+        raise UserError(f"{where} is {value!r}, but it must be {KINDS.get(hint, hint.__name__)}.")
     return value
-
-
-def _article(name: str) -> str:
-    words = {"str": "text", "int": "a whole number", "float": "a number", "bool": "true or false"}
-    return words.get(name, name)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from seqcredit.data.batches import from_sentences
 from seqcredit.data.examples import Row, Tokenizer, examples
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
@@ -20,10 +19,11 @@ from seqcredit.experiments.start import open_data
 from seqcredit.models.build import LSTM
 from seqcredit.models.policy import Network, Policy
 from seqcredit.models.wrapped import Wrapped
+from seqcredit.results.evaluate import translate_all
 from seqcredit.rewards import metrics
 from seqcredit.rewards.metrics import Metric, corpus
 from seqcredit.rewards.payoff import GIVEN
-from seqcredit.training.decoding import Search, translate
+from seqcredit.training.decoding import Search
 from seqcredit.training.weights import of_network
 
 Scorer = Callable[[str, list[str]], float]  # of a text, given its references
@@ -95,15 +95,11 @@ class Trained:
         score = corpus(used, [text.split() for text in outputs], references, sources)
         return Evaluation(used.label, score.value, score.signature, outputs)
 
-    @torch.no_grad()
     def _outputs(self, texts: Sequence[str], beam: int | None, cut: Tokenizer | None = None) -> list[str]:
-        """Outputs for texts, a few at a time."""
+        """Outputs for texts."""
         search = Search(beam or 1, self.run.recipe.longest_output + 1)
         words = [[str(word) for word in (cut or self.tokenizer)(text)] for text in texts]
-        device, found = next(self.actor.parameters()).device, []
-        for start in range(0, len(words), search.batch_size):
-            batch = from_sentences(words[start : start + search.batch_size], self.prepared.source_vocabulary)
-            found += translate(self.actor, self.prepared, batch.source.to(device), search)
+        found = translate_all(self.actor, self.prepared, words, search, next(self.actor.parameters()).device)
         return [" ".join(output) for output in found]
 
 

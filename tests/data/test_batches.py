@@ -43,12 +43,6 @@ def test_every_pair_once_an_epoch(split: Split, size: int) -> None:
     assert len(batches) == -(-total // size)
 
 
-def test_without_pairs_every_example_once(split: Split) -> None:
-    rows = np.concatenate(epoch_batches(split, 7, seed=1, epoch=2, pairs=False))
-    assert sorted(rows.tolist()) == split.groups[:-1].tolist()
-    assert sorted(examples(split, rows).tolist()) == list(range(len(split)))
-
-
 def test_order_is_a_function_of_seed_and_epoch(split: Split) -> None:
     orders = {(s, e): numbers(epoch_batches(split, 8, seed=s, epoch=e)) for s in range(3) for e in range(3)}
     for (s, e), order in orders.items():
@@ -77,11 +71,11 @@ def test_sorting_leaves_less_padding(split: Split) -> None:
 
 
 def test_padding_ratio_counts_what_follows_eos(split: Split) -> None:
-    batches = epoch_batches(split, 8, 0, 0, pairs=True)
+    batches = epoch_batches(split, 8, 0, 0)
     used, places = 0, 0
     for batch in batches:
         source = [split.source(i).tolist() for i in examples(split, batch).tolist()]
-        own = [split.reference_half.sequences[i].tolist() for i in batch.tolist()]
+        own = [split.reference_half[i].tolist() for i in batch.tolist()]
         for side in (source, own):
             used += sum(len(words) + 1 for words in side)
             places += pad(side).numel()
@@ -204,11 +198,6 @@ def test_a_batch_is_of_whole_pictures_side_by_side(pictures: Split) -> None:
     for rows in batches:
         assert sum(a != b for a, b in pairwise(examples(pictures, rows))) < 2
     assert numbers(batches) != numbers(epoch_batches(pictures, 2, seed=1, epoch=1))
-
-
-def test_a_picture_with_one_caption(pictures: Split) -> None:
-    rows = np.concatenate(epoch_batches(pictures, 3, seed=1, epoch=2, pairs=False))
-    assert sorted(rows.tolist()) == pictures.groups[:-1].tolist()
 
 
 def test_the_source_of_a_caption_is_the_features_of_its_picture(pictures: Split) -> None:

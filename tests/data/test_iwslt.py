@@ -30,8 +30,7 @@ def archive(folder: Path, german: Sequence[str], english: Sequence[str]) -> Path
 
 def test_tags_and_order(tmp_path: Path) -> None:
     lines = [f"Satz Nummer {i} ." for i in range(1, 45)]
-    splits, cleaned = iwslt.read(archive(tmp_path, lines, lines))
-    assert cleaned == 0
+    splits = iwslt.read(archive(tmp_path, lines, lines))
     # With the title and the description there are 46 pairs: the 23rd and the 46th are for validation.
     assert splits["valid"] == [Example(f"satz nummer {i} .", [f"satz nummer {i} ."]) for i in (21, 44)]
     assert splits["train"][0] == Example("titel de", ["titel en"])
@@ -41,7 +40,7 @@ def test_tags_and_order(tmp_path: Path) -> None:
 
 
 def test_test_set_is_five_sets_in_mixer_order(tmp_path: Path) -> None:
-    test = iwslt.read(archive(tmp_path, ["a"], ["a"])).splits["test"]
+    test = iwslt.read(archive(tmp_path, ["a"], ["a"]))["test"]
     assert len(test) == 10
     assert [pair.source.split()[0] for pair in test[::2]] == [
         "ted.dev2010", "tedx.dev2012", "ted.tst2010", "ted.tst2011", "ted.tst2012",
@@ -68,15 +67,14 @@ def test_test_set_is_five_sets_in_mixer_order(tmp_path: Path) -> None:
 )
 def test_cleaning(tmp_path: Path, german: int, english: int, stays: bool) -> None:
     read = iwslt.read(archive(tmp_path, [" ".join(["wort"] * german)], [" ".join(["word"] * english)]))
-    assert read.cleaned == (not stays)
-    assert len(read.splits["train"]) == 2 + stays
+    assert (len(read["train"]), len(read["valid"])) == (2 + stays, 0)
 
 
 def test_long_test_sentences_stay(tmp_path: Path) -> None:
     archive(tmp_path, ["a"], ["a"])
     for language in ("de", "en"):
         write(tmp_path, f"IWSLT14.TED.dev2010.de-en.{language}.xml", [f'<seg id="1"> {"x " * 70}</seg>'])
-    assert len(iwslt.read(tmp_path).splits["test"][0].source.split()) == 70
+    assert len(iwslt.read(tmp_path)["test"][0].source.split()) == 70
 
 
 @pytest.mark.parametrize("name", iwslt.files())
@@ -98,7 +96,7 @@ def test_sides_of_unequal_length(tmp_path: Path) -> None:
 def test_prepared(tmp_path: Path) -> None:
     lines = [f"Es ist Nummer {i} ." for i in range(60)]
     (tmp_path / "de-en").mkdir()
-    splits = iwslt.read(archive(tmp_path / "de-en", lines, lines)).splits
+    splits = iwslt.read(archive(tmp_path / "de-en", lines, lines))
     prepare(splits, tmp_path / "out", iwslt.OPTIONS)
     prepared = Prepared.open(tmp_path / "out")
     assert prepared.source_vocabulary.words == ("</s>", "<unk>", ".", "es", "ist", "nummer")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqcredit.errors import UserError
-from seqcredit.experiments.entries import Planned, cells_of, check_no_seed, folder_of, tables_of
+from seqcredit.experiments.entries import Planned, cells_of, check_no_seed, tables_of, text_of
 from sweeping import setup
 
 
@@ -62,7 +62,7 @@ def test_three_actors_for_each_of_three_critics() -> None:
 
 
 def test_values_of_the_top() -> None:
-    assert folder_of({"data": "here/data"}, "data", "x") == Path("here/data")
+    assert text_of({"data": "here/data"}, "data", "x") == "here/data"
     assert tables_of({"cell": [{"name": "a"}]}, "cell", "x") == [{"name": "a"}]
     assert tables_of({}, "grid", "x") == []
     check_no_seed(["beam"], "--set")

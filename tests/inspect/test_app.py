@@ -20,7 +20,7 @@ HOSTILE = "<img src=x onerror=window.hacked=1> </script><script>window.hacked=1<
 
 @pytest.fixture(scope="module")
 def served(shown: Any, examiners: list[Examiner]) -> Iterator[Served]:
-    started = Served(Desk(examiners[:2], shown.prepared))
+    started = Served(Desk(examiners[:2]))
     yield started
     started.close()
 
@@ -133,7 +133,7 @@ def test_every_answer_shuts_the_page_in(served: Served) -> None:
 
 
 def test_a_failure_of_our_own_tells_nothing(shown: Any, examiners: list[Examiner]) -> None:
-    desk = Desk(examiners, shown.prepared)
+    desk = Desk(examiners)
     desk.about = lambda: 1 / 0  # type: ignore[assignment, return-value]
     broken = Served(desk)
     answer = broken.client.get("/api/runs")
@@ -148,7 +148,7 @@ def test_a_port_that_is_taken_is_said(shown: Any, examiners: list[Examiner]) -> 
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(UserError, match="choose another --host or --port"),
     ):
-        server.serve(Desk(examiners, shown.prepared), "127.0.0.1", taken.getsockname()[1], print)
+        server.serve(Desk(examiners), "127.0.0.1", taken.getsockname()[1], print)
 
 
 # --- the browser -----------------------------------------------------------------------------------------------------
@@ -171,8 +171,8 @@ def test_a_sentence_is_typed_and_a_token_changed(
     seen.wait_for_selector("text=edited")
     changed = [grown[0], "dog", *grown[2:]]
     assert seen.locator("[data-run='0']").all_text_contents() == [*changed, "end"]
-    batch, texts = typed_batch(examiners[0], shown.prepared, SOURCE, [REFERENCE])
-    (credit,) = judge_words(examiners[0], shown.prepared, batch, [changed], [texts])
+    batch, texts = typed_batch(examiners[0], SOURCE, [REFERENCE])
+    (credit,) = judge_words(examiners[0], batch, [changed], [texts])
     for name in ("q", "td", "rewards", "advantage"):
         number = float(seen.locator(f"[data-fact='{name}'] dd").inner_text().replace("−", "-"))
         assert number == pytest.approx(getattr(credit, name)[1], abs=6e-3)

@@ -21,13 +21,12 @@ from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.shapes import shapes
 from seqcredit.errors import UserError
 from seqcredit.experiments import recipe as recipes
-from seqcredit.experiments.build import build_actor, build_critic
+from seqcredit.experiments.build import build_actor, build_critic, load_actor
 from seqcredit.experiments.runs import Run
 from seqcredit.inspect.desk import Desk, open_picture
 from seqcredit.inspect.examiners import Examiner, load_examiners
 from seqcredit.inspect.subjects import judge_words, typed_batch
 from seqcredit.models.build import LSTM
-from seqcredit.results.evaluate import load_actor
 from seqcredit.rewards.metrics import sentence_bleu
 from seqcredit.search import greedy
 from serving import REFERENCE, SOURCE, Served, error
@@ -35,7 +34,7 @@ from serving import REFERENCE, SOURCE, Served, error
 
 @pytest.fixture(scope="module")
 def served(shown: Any, examiners: list[Examiner]) -> Iterator[Served]:
-    started = Served(Desk(examiners[:2], shown.prepared))
+    started = Served(Desk(examiners[:2]))
     yield started
     started.close()
 
@@ -64,9 +63,9 @@ def test_growth_goes_on_from_a_prefix(served: Served, shown: Any) -> None:
 def test_scores_are_those_of_the_page(served: Served, shown: Any, examiners: list[Examiner]) -> None:
     hypotheses = [["the", "dog", "sings"], ["the", "old", "unheard", "dog", "."]]
     answer = served.post("/api/score", source=SOURCE, references=[REFERENCE], hypotheses=hypotheses).json()
-    batch, texts = typed_batch(examiners[0], shown.prepared, SOURCE, [REFERENCE])
+    batch, texts = typed_batch(examiners[0], SOURCE, [REFERENCE])
     for judge, words, found in zip(examiners[:2], hypotheses, answer["subject"]["credits"], strict=True):
-        (credit,) = judge_words(judge, shown.prepared, batch, [words], [texts])
+        (credit,) = judge_words(judge, batch, [words], [texts])
         assert [answer["words"][i] for i in found["words"]] == credit.words
         for name in ("q", "value", "advantage", "td", "rewards", "logp", "entropy"):
             assert found[name] == pytest.approx([1000 * x for x in getattr(credit, name)], abs=0.6)
@@ -104,7 +103,7 @@ def captions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     states = {"actor": build_actor(recipe, prepared), "critic": build_critic(recipe, prepared)}
     run.save_weights(phase.name, {f"{n}.{k}": 4 * t for n, net in states.items() for k, t in net.state_dict().items()})
     examiners = load_examiners([run], prepared)
-    started = Served(Desk(examiners, prepared, load_backbone("efficientnet-lite2")))
+    started = Served(Desk(examiners, load_backbone("efficientnet-lite2")))
     yield started
     started.close()
 

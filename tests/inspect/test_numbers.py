@@ -1,6 +1,7 @@
 """The numbers of the credit page against the paper's formulas, written out token by token in float64."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ import torch
 from seqcredit import algorithms
 from seqcredit.credit.oracle import EditOracle
 from seqcredit.data.batches import collate
-from seqcredit.experiments.build import build_reward
+from seqcredit.experiments.build import build_reward, load_actor
 from seqcredit.experiments.runs import Run
 from seqcredit.inspect import numbers as inspection
 from seqcredit.inspect.examiners import Examiner
 from seqcredit.inspect.numbers import Credit
 from seqcredit.inspect.subjects import Subject, inspect_split, inspect_typed
 from seqcredit.results.credit import load_critic
-from seqcredit.results.evaluate import load_actor, write_hypotheses
+from seqcredit.results.evaluate import write_hypotheses
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import pad
 
@@ -137,7 +138,7 @@ def test_a_short_hypothesis_does_not_end_by_force(shown: Any, examiners: list[Ex
     split, run = shown.prepared.split("test"), Run(tmp_path, shown.mle.recipe, shown.mle.about)
     for said in (["the", "dog"], []):
         write_hypotheses(run, "test", [said] * len(split))
-        credit = inspect_split([run], examiners[:1], shown.prepared, split, 1)[0].credits[0]
+        credit = inspect_split([replace(examiners[0], run=run)], split, 1)[0].credits[0]
         assert len(credit.words) == len(said) + 1
         assert credit.entropy[-1] > 0
         assert credit.target is not None
@@ -153,7 +154,7 @@ def test_the_exact_q_is_of_one_reference(shown: Any, examiners: list[Examiner]) 
     of_edit = examiners[2]
     for references, count, known in (("all", 1, True), ("all", 2, False), ("own", 2, True)):
         judge = changed(of_edit, payoff=Payoff(metric="edit", references=references))
-        found = inspect_typed([judge], shown.prepared, "der hund", ["the dog", "a dog"][:count])
+        found = inspect_typed([judge], "der hund", ["the dog", "a dog"][:count])
         assert (found.credits[0].oracle is not None) == known
 
 
@@ -181,8 +182,8 @@ def test_future_entropy_counts_only_where_the_phase_says_so(shown: Any, examiner
     phase = algorithms.Critic("critic", 0.1, tau=0.3, future_entropy=False)
     judge = Examiner(**{**examiners[1].__dict__, "phase": phase})
     split = shown.prepared.split("test")
-    ours = inspect_split([shown.erac], [judge], shown.prepared, split, 1)[0].credits[0]
-    theirs = inspect_split([shown.erac], examiners[1:2], shown.prepared, split, 1)[0].credits[0]
+    ours = inspect_split([judge], split, 1)[0].credits[0]
+    theirs = inspect_split(examiners[1:2], split, 1)[0].credits[0]
     assert ours.scores is not None
     assert ours.returns is not None
     assert ours.td is not None

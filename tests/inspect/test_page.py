@@ -320,8 +320,8 @@ def test_hostile_text_is_only_text(tab: Callable[..., Any], examiners: list[Exam
 
 def test_without_a_reference_the_page_says_so(tab: Callable[..., Any], shown: Any, tmp_path: Path) -> None:
     examiners = load_examiners([shown.mle, shown.erac], shown.prepared)
-    alone = inspect_typed(examiners, shown.prepared, "heute singt der hund .", [])
-    full = inspect_typed(examiners, shown.prepared, "heute singt der hund .", ["the dog sings today ."])
+    alone = inspect_typed(examiners, "heute singt der hund .", [])
+    full = inspect_typed(examiners, "heute singt der hund .", ["the dog sings today ."])
     page.write(page.payload(examiners, [alone, full], "typed"), tmp_path / "typed.html")
     seen = tab((tmp_path / "typed.html").as_uri()).page
     assert "only probability and entropy can be shown" in seen.inner_text("#subject")

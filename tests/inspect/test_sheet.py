@@ -19,7 +19,7 @@ def shown(tmp_path: Path) -> list[sheet.Shown]:
     for number, (example, picture) in enumerate(shapes("test", 6)):
         path = tmp_path / example.source
         Image.fromarray(picture).save(path)
-        found.append(sheet.Shown(path, [("people", example.references[0]), ("MLE", LONG if number == 5 else "a")]))
+        found.append((path, [("people", example.references[0]), ("MLE", LONG if number == 5 else "a")]))
     return found
 
 
@@ -31,7 +31,7 @@ def test_every_picture_stands_in_its_place_above_its_words(shown: list[sheet.Sho
     for number, one in enumerate(shown):
         x = sheet.GAP + number % sheet.COLUMNS * (sheet.WIDTH + sheet.GAP)
         y = sheet.GAP + number // sheet.COLUMNS * tall + sheet.HEIGHT
-        with Image.open(one.path) as picture:
+        with Image.open(one[0]) as picture:
             drawn = np.asarray(picture).astype(int)
         assert (pixels[y - len(drawn) : y, x : x + len(drawn[0])] == drawn).all()
         assert pixels[y : y + 2 * sheet.LINE, x : x + sheet.WIDTH].min() < 150  # letters

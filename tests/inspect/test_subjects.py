@@ -1,5 +1,6 @@
 """What is judged: sentences of a split as they were written or decoded, one of them, or one of the reader's own."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,15 @@ def test_written_hypotheses_are_taken_as_they_are(shown: Any, examiners: list[Ex
     split, words = shown.prepared.split("test"), ["the", "dog", "sleeps", "nonsense", "."]
     run = Run(tmp_path, shown.mle.recipe, shown.mle.about)
     write_hypotheses(run, "test", [words] * len(split))
-    found = inspect_split([run], examiners[:1], shown.prepared, split, 2)
+    found = inspect_split([replace(examiners[0], run=run)], split, 2)
     assert len(found) == 2
     assert found[0].credits[0].text == " ".join(words)
     assert found[0].credits[0].words[3] == "<unk>"
     write_hypotheses(run, "test", [words] * 3)
     with pytest.raises(UserError, match="has 3 lines and test has 30 examples"):
-        inspect_split([run], examiners[:1], shown.prepared, split, 2)
+        inspect_split([replace(examiners[0], run=run)], split, 2)
     with pytest.raises(UserError, match="at least one"):
-        inspect_split([shown.mle], examiners[:1], shown.prepared, split, 0)
+        inspect_split(examiners[:1], split, 0)
 
 
 def test_one_sentence_is_that_of_the_page(shown: Any, subjects: list[Subject]) -> None:
@@ -39,14 +40,14 @@ def test_one_sentence_is_that_of_the_page(shown: Any, subjects: list[Subject]) -
 
 def test_a_sentence_of_ones_own(shown: Any, examiners: list[Examiner], tmp_path: Path) -> None:
     """As from the split, where the runs have written nothing yet: both are decoded."""
-    runs = [Run(tmp_path, run.recipe, run.about) for run in (shown.mle, shown.erac, shown.vaml)]
-    known = inspect_split(runs, examiners, shown.prepared, shown.prepared.split("test"), 5)[4]
-    typed = inspect_typed(examiners, shown.prepared, known.source, known.references)
+    fresh = [replace(judge, run=Run(tmp_path, judge.run.recipe, judge.run.about)) for judge in examiners]
+    known = inspect_split(fresh, shown.prepared.split("test"), 5)[4]
+    typed = inspect_typed(examiners, known.source, known.references)
     for mine, theirs in zip(typed.credits, known.credits, strict=True):
         assert mine.words == theirs.words
         assert mine.q == pytest.approx(theirs.q, abs=1e-4)
         assert mine.bleu == theirs.bleu
-    alone = inspect_typed(examiners, shown.prepared, known.source, [])
+    alone = inspect_typed(examiners, known.source, [])
     assert alone.credits[1].logp == pytest.approx(known.credits[1].logp, abs=1e-4)
     assert alone.credits[1].entropy == pytest.approx(known.credits[1].entropy, abs=1e-4)
     assert (alone.credits[1].q, alone.credits[1].rewards, alone.credits[1].bleu) == (None, None, None)
@@ -54,7 +55,7 @@ def test_a_sentence_of_ones_own(shown: Any, examiners: list[Examiner], tmp_path:
 
 def test_a_run_without_a_critic_shows_what_it_can(shown: Any) -> None:
     (judge,) = load_examiners([shown.mle], shown.prepared)
-    found = inspect_split([shown.mle], [judge], shown.prepared, shown.prepared.split("test"), 1)
+    found = inspect_split([judge], shown.prepared.split("test"), 1)
     credit = found[0].credits[0]
     assert judge.critic_name is None
     assert credit.rewards is not None

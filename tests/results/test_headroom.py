@@ -100,7 +100,7 @@ def test_expected_payoffs_are_means_over_the_samples(reward: Any) -> None:
 def test_search_and_likelihood_are_those_of_the_whole_split(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(headroom, "BATCH", 8)
     lines: list[str] = []
-    found = headroom.measure(shown.mle, shown.prepared, "test", 4, say=lines.append)
+    found = headroom.measure(shown.mle, shown.prepared, "test", 4, "cpu", lines.append)
     split = shown.prepared.split("test")
     actor = load_actor(shown.mle, shown.prepared)
     for way, width in (("greedy", 1), ("beam", 2)):
@@ -120,14 +120,14 @@ def test_search_and_likelihood_are_those_of_the_whole_split(shown: Shown, monkey
     chosen = logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)[token_mask(tokens)]
     assert found["nll"] == pytest.approx(-chosen.mean().item(), abs=1e-4)
     assert lines[-1] == "train: 4/4 batches, 0 s left"
-    again = headroom.measure(shown.mle, shown.prepared, "test", 4, say=lines.append)
+    again = headroom.measure(shown.mle, shown.prepared, "test", 4, "cpu", lines.append)
     assert again == found
 
 
 def test_any_metric_in_all_ways(shown: Shown, tmp_path: Path) -> None:
     """The metric of the table is the one that was asked for; the pay-off is as it was."""
-    plain = headroom.measure(shown.mle, shown.prepared, "test", 4, say=lambda _: None)
-    found = headroom.measure(shown.mle, shown.prepared, "test", 4, say=lambda _: None, metric="edit")
+    plain = headroom.measure(shown.mle, shown.prepared, "test", 4, "cpu", lambda _: None)
+    found = headroom.measure(shown.mle, shown.prepared, "test", 4, "cpu", lambda _: None, metric="edit")
     assert found["payoff"] == plain["payoff"]
     assert (found["metric"], found["signature"], "bleu" in found) == ("edit", EDIT.signature([]), False)
     assert (plain["metric"], plain["metric_label"]) == ("bleu", "BLEU")
@@ -157,7 +157,7 @@ def _named(*runs: Run) -> list[cells.Cell]:
 
 def test_too_few_samples_are_refused(shown: Shown) -> None:
     with pytest.raises(UserError, match="headroom of 1 samples cannot be told: ask for 2 or more"):
-        headroom.measure(shown.mle, shown.prepared, samples=1)
+        headroom.measure(shown.mle, shown.prepared, "valid", 1, "cpu", print)
 
 
 @pytest.fixture

@@ -155,9 +155,10 @@ def test_a_run_that_diverged_before_it_was_ever_validated_counts_as_such(prepare
 
 
 def test_the_best_is_so_by_direction() -> None:
-    means = {"a": 1.0, "b": 3.0, "c": 2.0}
-    assert (tables.better(BLEU, means), tables.better(EDIT, means)) == ({"b"}, {"a"})
-    assert tables.better(BLEU, {"a": 1.0}) == set()
+    found = {name: tables.Summary([mean], 0) for name, mean in {"a": 1.0, "b": 3.0, "c": 2.0}.items()}
+    found["lost"] = tables.Summary([], 1)
+    assert (tables.better(BLEU, found), tables.better(EDIT, found)) == ({"b"}, {"a"})
+    assert tables.better(BLEU, {name: found[name] for name in ("a", "lost")}) == set()
 
 
 @pytest.mark.parametrize(

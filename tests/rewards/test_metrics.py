@@ -194,7 +194,6 @@ def test_the_mean_reward_is_that_of_the_reward() -> None:
     for reward in (EditDistance(), OnlyFinished(EditDistance())):  # which comes with eos alone
         judge = mean_reward(reward, lambda words: [numbers[word] for word in words])
         assert corpus(judge, hypotheses, references).value == pytest.approx(expected)
-    assert metric("reward", reward=judge) is judge
     with pytest.raises(UserError, match="'reward' needs the data of a run"):
         metric("reward")
 

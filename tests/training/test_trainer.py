@@ -275,7 +275,7 @@ def test_a_damaged_checkpoint_costs_only_what_came_after_the_one_before(
 
     with pytest.raises(StopError):
         Stopping(task_of(run.recipe, prepared), run.folder, Reporting(quiet, None, 3, checkpoint_minutes=0.0)).train()
-    newest = sorted(run.checkpoints.iterdir())[-1]
+    newest = sorted((run.folder / "checkpoints").iterdir())[-1]
     (newest / "actor.safetensors").write_bytes(b"nonsense")
     said: list[str] = []
     trainer(run, prepared, said.append, log_every=3).train()

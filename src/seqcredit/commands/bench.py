@@ -12,7 +12,7 @@ ABOUT = "time a step of every algorithm on made-up data (about 10 minutes)"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """How often, and what is measured."""
-    parser.add_argument("--rounds", type=shared.positive, default=7, metavar="N", help="default: 7")
+    shared.count_option(parser, "--rounds", 7)
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="only write a trace of one ERAC step")
     parser.add_argument("--growth", type=Path, metavar="FILE", help="only plot how cost grows, as .png or .svg")

@@ -12,6 +12,8 @@ from seqcredit.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from seqcredit.types import Json
+
 Say = Callable[[str], None]
 ABOUT = "train all algorithms on made-up data and compare them (4 minutes)"
 ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac")
@@ -28,14 +30,6 @@ class Size(NamedTuple):
     examples: Mapping[str, int]
     changes: Mapping[str, tuple[str, ...]]
     judged: int = 24  # sentences on which Q is compared with a better one
-
-
-class Result(NamedTuple):
-    """What a run has measured."""
-
-    name: str
-    bleu: float  # of the test set
-    validation: float  # of its last phase
 
 
 WHOLE = {
@@ -153,10 +147,10 @@ def train(name: str, folder: str, out: Path, say: Say, changes: Sequence[str] = 
     """One recipe in a process of its own; its lines go to a file."""
     import subprocess
 
-    from seqcredit.experiments.catalogue import FOLDER
+    from seqcredit.experiments import recipe
 
     began = time.monotonic()
-    words = ["train", str(FOLDER / folder / f"{name}.toml"), "--data", str(out / "data"), "--out", str(out / name)]
+    words = ["train", f"{recipe.RECIPES / folder / name}.toml", "--data", str(out / "data"), "--out", str(out / name)]
     words += ["--threads", "1"] + (["--init-from", str(out / FIRST)] if name in CONTINUE else [])
     words += [word for change in changes for word in ("--set", change)]
     command = [sys.executable, "-m", "seqcredit", *words]
@@ -164,15 +158,14 @@ def train(name: str, folder: str, out: Path, say: Say, changes: Sequence[str] = 
         done = subprocess.run(command, stdout=log, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
         raise UserError(f"{name} failed: {done.stderr.strip() or 'see its log'} ({out / name}.log).")
-    say(f"{name}: test BLEU {read(out, name).bleu:.2f} after {time.monotonic() - began:.0f} s")
+    say(f"{name}: test BLEU {read(out, name)['bleu']:.2f} after {time.monotonic() - began:.0f} s")
 
 
-def read(out: Path, name: str) -> Result:
+def read(out: Path, name: str) -> "Json":
     """What a run has measured."""
     import json
 
-    found = json.loads((out / name / "result.json").read_text())
-    return Result(found["recipe"], found["bleu"], list(found["validation"].values())[-1])
+    return json.loads((out / name / "result.json").read_text())
 
 
 def table(out: Path, names: Sequence[str] = ROWS) -> "Table":
@@ -183,8 +176,9 @@ def table(out: Path, names: Sequence[str] = ROWS) -> "Table":
     made = Table("algorithm", "test BLEU", "to MLE", "to continued MLE", "validation")
     bases = [results.get(name) for name in ("mle", "mle-continued")]
     for result in results.values():
-        differences = ("" if base is None else f"{result.bleu - base.bleu:+.2f}" for base in bases)
-        made.add_row(result.name, f"{result.bleu:.2f}", *differences, f"{result.validation:.2f}")
+        bleu, validation = result["bleu"], [*result["validation"].values()][-1]
+        differences = ("" if base is None else f"{bleu - base['bleu']:+.2f}" for base in bases)
+        made.add_row(result["recipe"], f"{bleu:.2f}", *differences, f"{validation:.2f}")
     return made
 
 

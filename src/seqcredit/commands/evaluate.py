@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from seqcredit.commands import shared
+from seqcredit.errors import UserError
 
 ABOUT = "decode a split with a trained run and score it"
 
@@ -12,7 +13,7 @@ ABOUT = "decode a split with a trained run and score it"
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, on what, and how it searches."""
     parser.add_argument("run_folder", metavar="RUN", type=Path)
-    parser.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
+    shared.split_option(parser)
     about = "two text files instead"
     parser.add_argument("--raw", nargs=2, type=Path, metavar=("SOURCE", "REFERENCE"), help=about)
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
@@ -24,21 +25,20 @@ def run(options: argparse.Namespace) -> int:
     """Decode, score, keep the hypotheses of a split, and print."""
     import json
 
+    from seqcredit.experiments.build import load_actor
     from seqcredit.results import evaluate
 
-    shared.use_device(options)
+    device, written = shared.use_device(options), None
     found, prepared = shared.open_run(options.run_folder)
-    search, metric, written = (
-        shared.search_of(found, options),
-        evaluate.metric_of(found, prepared, options.metric),
-        None,
-    )
-    how = (search, options.device, options.phase, metric)
-    if options.raw:
-        source, reference = options.raw
-        figures = evaluate.evaluate_raw(found, prepared, source, reference, *how)
+    search, metric = shared.search_of(found, options), evaluate.metric_of(found, prepared, options.metric)
+    if options.raw and prepared.pictures:
+        raise UserError(f"{found.folder} describes pictures: evaluate it on a split of its data.")
+    split = None if options.raw else prepared.split(options.split)
+    actor = load_actor(found, prepared, device, options.phase)
+    if split is None:
+        figures = evaluate.measured_raw(actor, prepared, options.raw, search, metric, device)
     else:
-        figures, hypotheses = evaluate.evaluate(found, prepared, prepared.split(options.split), *how)
+        figures, hypotheses = evaluate.measured(actor, prepared, split, search, metric, device)
         written = evaluate.keep(found, options.split, figures, hypotheses, search, options.phase)
     if options.json:
         print(json.dumps(figures, indent=1))

@@ -12,10 +12,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Which images, where to, by which network."""
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="with .jpg, .jpeg and .png files")
     parser.add_argument("out", metavar="OUT", type=Path, help="the folder to write features.npy and features.txt into")
-    about = "efficientnet-lite2 (default), or resnet101, which needs torchvision"
-    parser.add_argument("--backbone", default="efficientnet-lite2", metavar="NAME", help=about)
-    about = "images at a time (default: 16)"
-    parser.add_argument("--batch-size", type=shared.positive, default=16, metavar="N", help=about)
+    shared.backbone_option(parser, "efficientnet-lite2 (default), or resnet101, which needs torchvision")
+    shared.count_option(parser, "--batch-size", 16, "images at a time")
     shared.device_option(parser)
 
 

@@ -16,9 +16,9 @@ ABOUT = "what runs could still gain, by deciding better and by knowing more"
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, on what, and how many samples."""
     parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
-    parser.add_argument("--split", default="valid", help="a split of the prepared data (default: valid)")
-    about = "sentences drawn for each source, half of them to choose from and half to judge by (default: 32)"
-    parser.add_argument("--samples", type=shared.positive, default=32, metavar="N", help=about)
+    shared.split_option(parser, "valid")
+    about = "sentences drawn for each source, half of them to choose from and half to judge by"
+    shared.count_option(parser, "--samples", 32, about)
     shared.metric_option(parser)
     shared.device_option(parser)
     shared.threads_option(parser)
@@ -45,12 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def measure(
-    run: "Run",
-    prepared: "Prepared",
-    split: str,
-    samples: int,
-    options: argparse.Namespace,
-    metric: str | None = None,
+    run: "Run", prepared: "Prepared", split: str, samples: int, options: argparse.Namespace, metric: str | None = None
 ) -> None:
     """The headroom of a run, into its folder."""
     from seqcredit.results import headroom

@@ -12,9 +12,8 @@ ABOUT = "show the credit of every token as one HTML page"
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, which examples, and where to."""
     parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
-    parser.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
-    about = "examples at the most (default: 1000)"
-    parser.add_argument("--count", type=shared.positive, default=1000, metavar="N", help=about)
+    shared.split_option(parser)
+    shared.count_option(parser, "--count", 1000, "examples at the most")
     parser.add_argument("--source", metavar="TEXT", help="a sentence of your own instead of a split")
     about = "its translation; may be repeated"
     parser.add_argument("--reference", action="append", default=[], metavar="TEXT", help=about)
@@ -30,11 +29,12 @@ def run(options: argparse.Namespace) -> int:
 
     if options.reference and options.source is None:
         raise UserError("--reference belongs to a sentence of your own: give --source too.")
-    runs, prepared, judges = shared.open_judges(options)
+    judges = shared.open_judges(options)
+    prepared = judges[0].prepared
     if options.source is not None:
-        subjects = [inspect_typed(judges, prepared, options.source, options.reference)]
+        subjects = [inspect_typed(judges, options.source, options.reference)]
     else:
-        subjects = inspect_split(runs, judges, prepared, prepared.split(options.split), options.count)
+        subjects = inspect_split(judges, prepared.split(options.split), options.count)
     where = options.split if options.source is None else "your own"
     names = ", ".join(judge.name for judge in judges)
     noun = "pictures" if prepared.pictures else "sentences" if len(subjects) > 1 else "sentence"

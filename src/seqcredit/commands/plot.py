@@ -35,14 +35,14 @@ def run(options: argparse.Namespace) -> int:
     """Draw it."""
     from seqcredit.experiments.history import history, labels
     from seqcredit.experiments.runs import Run
+    from seqcredit.inspect.heat import credit
     from seqcredit.inspect.subjects import inspect_one
     from seqcredit.results import cells, plots
 
     plots.check(options.out)
-    if options.kind == "tau":
-        plots.tau(cells.read(options.cells), options.out)
-    elif options.kind == "ablation":
-        plots.ablation(cells.read(options.cells), options.out)
+    if options.kind in ("tau", "ablation"):
+        draw = plots.tau if options.kind == "tau" else plots.ablation
+        draw(cells.read(options.cells), options.out)
     elif options.kind == "curves":
         runs = [Run.open(folder) for folder in options.run_folders]
         names = labels([run.folder for run in runs])
@@ -50,6 +50,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         found, prepared = shared.open_run(options.run_folder)
         lender = Run.open(options.critic) if options.critic else None
-        plots.credit(inspect_one(found, prepared, options.split, options.sentence, lender), options.out)
+        credit(inspect_one(found, prepared, options.split, options.sentence, lender), options.out)
     print(f"written to {options.out}")
     return 0

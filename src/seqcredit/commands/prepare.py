@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     wanted = PrepareOptions(text, options.tokenized, options.min_count, options.max_vocabulary, *lengths)
     features = open_features(options.features) if options.features else None
     if options.iwslt14:
-        manifest = prepare(iwslt.read(options.iwslt14).splits, options.out, iwslt.OPTIONS, options.overwrite)
+        manifest = prepare(iwslt.read(options.iwslt14), options.out, iwslt.OPTIONS, options.overwrite)
     else:
         manifest = prepare(_splits(options), options.out, wanted, options.overwrite, features)
     _say(manifest, features, options.out)

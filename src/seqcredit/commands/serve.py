@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     from seqcredit.inspect.app import serve
     from seqcredit.inspect.desk import Desk
 
-    _, prepared, judges = shared.open_judges(options)
-    backbone = load_backbone(options.backbone, options.device) if prepared.pictures else None
-    serve(Desk(judges, prepared, backbone), options.host, options.port, lambda line: print(line, flush=True))
+    judges = shared.open_judges(options)
+    backbone = load_backbone(options.backbone, options.device) if judges[0].prepared.pictures else None
+    serve(Desk(judges, backbone), options.host, options.port, lambda line: print(line, flush=True))
     return 0

@@ -4,17 +4,20 @@ import argparse
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from seqcredit.errors import UserError
 
 if TYPE_CHECKING:
     import torch
+    from rich.console import RenderableType
 
     from seqcredit.data.prepared import Prepared
     from seqcredit.experiments.runs import Run
     from seqcredit.inspect.examiners import Examiner
     from seqcredit.training.decoding import Search
+
+    Show = Callable[[RenderableType], None]
 
 Say = Callable[[str], None]
 THREADS = 1_024  # more than that torch cannot start on most machines
@@ -22,65 +25,32 @@ WIDTH = 10_000  # of a beam
 
 # Numbers, for `type=` of an option: what is out of range gets one sentence.
 
-
-def positive(text: str) -> int:
-    """1, 2, 3 and so on."""
-    return _whole(text, 1, 2**31 - 1, "a whole number above 0")
+N = TypeVar("N", int, float)
 
 
-def natural(text: str) -> int:
-    """0, 1, 2 and so on."""
-    return _whole(text, 0, 2**31 - 1, "a whole number, 0 or more")
+def _number(kind: Callable[[str], N], holds: Callable[[N], bool], said: str) -> Callable[[str], N]:
+    """Reads numbers of a kind and a range, which nan is never in."""
+
+    def read(text: str) -> N:
+        try:
+            number = kind(text)
+        except ValueError:
+            number = None
+        if number is None or not holds(number):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {said}")
+        return number
+
+    return read
 
 
-def threads(text: str) -> int:
-    """As many as a machine may have."""
-    return _whole(text, 1, THREADS, f"a whole number from 1 to {THREADS:,}")
-
-
-def width(text: str) -> int:
-    """As many hypotheses as fit into memory."""
-    return _whole(text, 1, WIDTH, f"a whole number from 1 to {WIDTH:,}")
-
-
-def port(text: str) -> int:
-    """Where a server listens; 0 is any that is free."""
-    return _whole(text, 0, 65_535, "a port, from 0 to 65535")
-
-
-def minutes(text: str) -> float:
-    """0 or more; `inf` is never."""
-    return _real(text, lambda number: number >= 0, "a number, 0 or more")
-
-
-def seconds(text: str) -> float:
-    """Above 0, and finite."""
-    return _real(text, lambda number: 0 < number < float("inf"), "a number of seconds above 0")
-
-
-def penalty(text: str) -> float:
-    """An exponent of a length, small enough that no length overflows."""
-    return _real(text, lambda number: abs(number) <= 10, "a number from -10 to 10")
-
-
-def _whole(text: str, least: int, most: int, said: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = least - 1
-    if not least <= number <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {said}")
-    return number
-
-
-def _real(text: str, holds: Callable[[float], bool], said: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = float("nan")
-    if not holds(number):  # nan never does
-        raise argparse.ArgumentTypeError(f"{text!r} is not {said}")
-    return number
+positive = _number(int, lambda n: 1 <= n < 2**31, "a whole number above 0")
+natural = _number(int, lambda n: 0 <= n < 2**31, "a whole number, 0 or more")
+threads = _number(int, lambda n: 1 <= n <= THREADS, f"a whole number from 1 to {THREADS:,}")
+width = _number(int, lambda n: 1 <= n <= WIDTH, f"a whole number from 1 to {WIDTH:,}")
+port = _number(int, lambda n: 0 <= n <= 65_535, "a port, from 0 to 65535")  # 0 is any that is free
+minutes = _number(float, lambda x: x >= 0, "a number, 0 or more")  # `inf` is never
+seconds = _number(float, lambda x: 0 < x < float("inf"), "a number of seconds above 0")
+penalty = _number(float, lambda x: abs(x) <= 10, "a number from -10 to 10")  # no length overflows by it
 
 
 # Options.
@@ -96,18 +66,27 @@ def threads_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=threads, metavar="N", help="threads of the CPU")
 
 
-def backbone_option(parser: argparse.ArgumentParser) -> None:
+def backbone_option(parser: argparse.ArgumentParser, about: str = "what the features of training came from") -> None:
     """What turns pictures into features."""
-    about = "what the features of training came from"
     parser.add_argument("--backbone", default="efficientnet-lite2", metavar="NAME", help=about)
+
+
+def split_option(parser: argparse.ArgumentParser, default: str = "test") -> None:
+    """Which part of the data."""
+    parser.add_argument("--split", default=default, help=f"a split of the prepared data (default: {default})")
+
+
+def count_option(parser: argparse.ArgumentParser, name: str, default: int, about: str = "") -> None:
+    """A whole number above 0, whose help ends with its default."""
+    said = f"{about} (default: {default})" if about else f"default: {default}"
+    parser.add_argument(name, type=positive, default=default, metavar="N", help=said)
 
 
 def machine_options(parser: argparse.ArgumentParser) -> None:
     """Of training: where, and what is said and kept on the way."""
     device_option(parser)
     threads_option(parser)
-    about = "updates between lines (default: 100)"
-    parser.add_argument("--log-every", type=positive, default=100, metavar="N", help=about)
+    count_option(parser, "--log-every", 100, "updates between lines")
     parser.add_argument("--checkpoint-minutes", type=minutes, default=5.0, metavar="M", help="default: 5")
     about = "write the log for TensorBoard too, in the run folder"
     parser.add_argument("--tensorboard", action="store_true", help=about)
@@ -187,8 +166,8 @@ def data_of(run: "Run") -> "Prepared":
     return open_data(run.data, run.about["vocabularies"])
 
 
-def open_judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list[Examiner]]":
-    """Runs that are looked at together, their data, and their networks."""
+def open_judges(options: argparse.Namespace) -> "list[Examiner]":
+    """The networks of runs that are looked at together."""
     from seqcredit.experiments.runs import Run
     from seqcredit.inspect.examiners import load_examiners
 
@@ -196,13 +175,12 @@ def open_judges(options: argparse.Namespace) -> "tuple[list[Run], Prepared, list
     use_threads(options)
     runs = [Run.open(folder) for folder in options.run_folders]
     lender = Run.open(options.critic) if options.critic else None
-    prepared = data_of(runs[0])
-    return runs, prepared, load_examiners(runs, prepared, lender, options.device)
+    return load_examiners(runs, data_of(runs[0]), lender, options.device)
 
 
 @contextlib.contextmanager
-def display(writes: bool = True) -> Iterator[tuple[Say, Say | None]]:
-    """Where lines that stay go, and, on a terminal, where the live one goes."""
+def display(writes: bool = True, stays: bool = False) -> "Iterator[tuple[Say, Show | None]]":
+    """Where lines that stay go, and, on a terminal, where the live line or table goes; the last may stay."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -213,8 +191,10 @@ def display(writes: bool = True) -> Iterator[tuple[Say, Say | None]]:
     elif not console.is_terminal:
         yield (lambda line: print(line, flush=True)), None
     else:
-        with Live(console=console, auto_refresh=False, transient=True) as live:
-            yield (
-                lambda line: console.print(line, markup=False, soft_wrap=True),
-                lambda line: live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True),
-            )
+        with Live(console=console, auto_refresh=False, transient=not stays) as live:
+
+            def show(shown: "RenderableType") -> None:
+                line = Text(shown, no_wrap=True, overflow="ellipsis") if isinstance(shown, str) else shown
+                live.update(line, refresh=True)
+
+            yield (lambda line: console.print(line, markup=False, soft_wrap=True)), show

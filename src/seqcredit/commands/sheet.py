@@ -13,8 +13,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
     parser.add_argument("--photographs", type=Path, required=True, metavar="FOLDER", help="where the pictures are")
     parser.add_argument("--out", type=Path, default=Path("sheet.png"), metavar="FILE", help="default: sheet.png")
-    parser.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
-    parser.add_argument("--count", type=shared.positive, default=12, metavar="N", help="default: 12")
+    shared.split_option(parser)
+    shared.count_option(parser, "--count", 12)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -30,9 +30,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """0 if every cell is done, 1 if one has failed."""
-    from rich.console import Console
-    from rich.live import Live
-
     from seqcredit.experiments.plan import read
     from seqcredit.experiments.progress import outline
     from seqcredit.experiments.sweep import Machine, Sweep
@@ -46,12 +43,5 @@ def run(options: argparse.Namespace) -> int:
     if options.dry_run:
         print("\n".join(outline(plan, jobs)))
         return 0
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        return Sweep(plan, machine, lambda line: print(line, flush=True), metric=options.metric).run()
-    with Live(console=console, auto_refresh=False) as live:
-
-        def say(line: str) -> None:
-            console.print(line, markup=False, soft_wrap=True)
-
-        return Sweep(plan, machine, say, lambda grid: live.update(grid, refresh=True), options.metric).run()
+    with shared.display(stays=True) as (say, show):
+        return Sweep(plan, machine, say, show, options.metric).run()

@@ -16,10 +16,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help=about)
     parser.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
     parser.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
-    about = (
-        "plain (default), a table of the paper (table1, ablation, entropy), credit errors, headroom, or a search on "
-        "validation"
-    )
+    paper = "a table of the paper (table1, ablation, entropy)"
+    about = f"plain (default), {paper}, credit errors, headroom, or a search on validation"
     layouts = ("plain", "table1", "ablation", "entropy", "credit", "headroom", "search")
     parser.add_argument("--layout", choices=layouts, default="plain", help=about)
     shared.metric_option(parser, "figures of this one, which all cells must have kept")
@@ -30,11 +28,10 @@ def run(options: argparse.Namespace) -> int:
     from seqcredit.results import cells, layouts, tables
 
     found = cells.read(options.cells, options.metric)
-    if options.layout != "plain" and options.baseline:
+    plain = options.layout == "plain"
+    if options.baseline and not plain:
         raise UserError("--baseline is for --layout plain. See 'seqcredit table --help'.")
-    made = (
-        tables.plain(found, options.baseline) if options.layout == "plain" else layouts.LAYOUTS[options.layout](found)
-    )
+    made = tables.plain(found, options.baseline) if plain else layouts.LAYOUTS[options.layout](found)
     print(tables.FORMATS[options.format](made), end="")
     if options.format == "csv":
         for note in made.notes:

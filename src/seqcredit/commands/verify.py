@@ -1,13 +1,14 @@
 """`seqcredit verify`: every claim of the paper, on whole spaces of sequences: rewards x temperatures x spaces."""
 
 import argparse
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-    from seqcredit.credit.oracle import Payoffs, Space
+    from seqcredit.credit.oracle import Space
     from seqcredit.types import Reward
 
 ABOUT = "check each proposition of the paper on whole spaces of sequences"
@@ -46,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
 
     torch.set_num_threads(1)  # thousands of small tensors: threads only wait for each other
     progress = Console(stderr=True)
-    checked = track(checks(), "checking", count(), console=progress, transient=True)
-    results = list(checked if progress.is_terminal else checks())
+    quiet = not progress.is_terminal
+    results = list(track(checks(), "checking", count(), console=progress, transient=True, disable=quiet))
     if options.json:
         print(json.dumps([cell._asdict() for cell in results], indent=1))
     else:
@@ -99,27 +100,20 @@ def count() -> int:
 
 def checks() -> Iterator[Check]:
     """Every check; the generator of one depends on nothing else."""
+    import torch
+
     from seqcredit.credit.oracle import score
+    from seqcredit.credit.theorems import CLAIMS
     from seqcredit.types import pad_references
 
     references = pad_references([[[1, 2, 3, 2], [3, 1]]])[0]
     for space in spaces():
         for name, reward in rewards(space).items():
             payoffs = score(space, reward, references)
-            for tau in TEMPERATURES:
-                yield from _check(payoffs, name, tau)
-
-
-def _check(payoffs: "Payoffs", reward: str, tau: float) -> Iterator[Check]:
-    import torch
-
-    from seqcredit.credit.theorems import CLAIMS
-
-    space = payoffs.space
-    for claim in CLAIMS:
-        error = claim.check(payoffs, tau, torch.Generator().manual_seed(0))
-        where = (reward, tau, space.actions, space.bound, len(space))
-        yield Check(claim.text, claim.paper, *where, error, error < TOLERANCE)  # NaN fails
+            for tau, claim in itertools.product(TEMPERATURES, CLAIMS):
+                error = claim.check(payoffs, tau, torch.Generator().manual_seed(0))
+                where = (name, tau, space.actions, space.bound, len(space))
+                yield Check(claim.text, claim.paper, *where, error, error < TOLERANCE)  # NaN fails
 
 
 def summary(results: Sequence[Check]) -> "RichTable":

@@ -30,32 +30,26 @@ class Sequential(NamedTuple):
     restore: Indices
 
 
-def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int, pairs: bool = True) -> list[Indices]:
-    """The pairs of each batch of an epoch, every pair once; every batch but one is full.
-
-    With `pairs = False` every example is there once, with its first reference.
-    """
+def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int) -> list[Indices]:
+    """The pairs of each batch of an epoch, every pair once; every batch but one is full."""
     _check(batch_size)
     rng = np.random.default_rng([seed, epoch])
     if split.pictures:
-        return [_captions(split, chunk, pairs) for chunk in chunks(rng.permutation(len(split)), batch_size)]
-    rows = np.arange(len(split.reference_lengths)) if pairs else np.asarray(split.groups[:-1])
-    rows = rng.permutation(rows)
+        return [_captions(split, chunk) for chunk in chunks(rng.permutation(len(split)), batch_size)]
+    rows = rng.permutation(len(split.reference_lengths))
     sources = split.source_lengths[examples(split, rows)]
     batches: list[Indices] = []
     for start in range(0, len(rows), WINDOW * batch_size):
         window = slice(start, start + WINDOW * batch_size)
-        order = np.argsort(
-            sources[window], kind="stable"
-        )  # references of one length would teach when to stop, in turns
+        # By sources alone: references of one length would teach when to stop, in turns.
+        order = np.argsort(sources[window], kind="stable")
         batches += chunks(rows[window][order], batch_size)
     return [batches[number] for number in rng.permutation(len(batches))]
 
 
-def _captions(split: Split, pictures: Indices, pairs: bool) -> Indices:
+def _captions(split: Split, pictures: Indices) -> Indices:
     """The pairs of some pictures, side by side."""
-    first, end = split.groups[pictures], split.groups[pictures + 1]
-    return np.concatenate([np.arange(a, b if pairs else a + 1) for a, b in zip(first, end, strict=True)])
+    return np.concatenate([np.arange(split.groups[number], split.groups[number + 1]) for number in pictures])
 
 
 def sequential_batches(split: Split, batch_size: int) -> Sequential:
@@ -77,7 +71,7 @@ def _references(split: Split, pairs: Indices, rows: Indices) -> NDArray[np.int64
     own, column = pairs[:, None] - first, np.arange(count.max())
     number = first + np.where(column == 0, own, column - (column <= own))
     present = column < count
-    tokens = split.reference_half.sequences.padded(np.where(present, number, first))
+    tokens = split.reference_half.padded(np.where(present, number, first))
     return np.where(present[..., None], tokens, ABSENT)
 
 

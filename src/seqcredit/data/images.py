@@ -8,7 +8,6 @@ So a run that was killed goes on after its last whole batch.
 """
 
 import hashlib
-import io
 import json
 import os
 import time
@@ -27,7 +26,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from seqcredit.data.storage import write_whole
+from seqcredit.data.storage import npy_header, write_whole
 from seqcredit.data.text import lines
 from seqcredit.errors import UserError
 
@@ -142,7 +141,7 @@ class Record:
 
     def size(self, width: int) -> int:
         """Bytes of the array so far."""
-        return len(_header(0, width)) + HALF.itemsize * width * (self.done - len(self.unreadable))
+        return len(npy_header(HALF, (0, width))) + HALF.itemsize * width * (self.done - len(self.unreadable))
 
 
 def write_features(
@@ -201,7 +200,7 @@ def _resume(images: Sequence[Path], out: Path, backbone: Backbone, say: Say) -> 
             say(f"going on after {found.done:,} of {len(images):,} images")
             return found
         say("starting again: the unfinished features there are of other images or another backbone, or damaged")
-    part.write_bytes(_header(0, backbone.width))
+    part.write_bytes(npy_header(HALF, (0, backbone.width)))
     return fresh
 
 
@@ -230,7 +229,7 @@ def _write(
         unreadable = set(record.unreadable)
         names = [path.name for path in images if path.name not in unreadable]
         file.seek(0)
-        file.write(_header(len(names), backbone.width))
+        file.write(npy_header(HALF, (len(names), backbone.width)))
         _sync(file)
     if not names:
         (out / PART).unlink()
@@ -249,14 +248,6 @@ def _pixels(batch: Sequence[Path], backbone: Backbone, record: Record, say: Say)
             record.unreadable.append(path.name)
             say(f"{path.name} cannot be read and is left out: {error}")
     return pixels
-
-
-def _header(rows: int, width: int) -> bytes:
-    """What a .npy file begins with; numpy leaves room for the first axis to grow, so its length is always the same."""
-    buffer = io.BytesIO()
-    description = {"descr": npy.dtype_to_descr(HALF), "fortran_order": False, "shape": (rows, width)}
-    npy.write_array_header_1_0(buffer, description)
-    return buffer.getvalue()
 
 
 def _sync(file: BinaryIO) -> None:

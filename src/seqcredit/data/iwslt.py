@@ -7,7 +7,6 @@ the XML are not resolved, and ’ becomes ' in the test set alone.
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from seqcredit.data.prepared import PrepareOptions
 from seqcredit.data.text import Cut, Example, TextOptions, lines, tokenizer
@@ -29,26 +28,20 @@ OPTIONS = PrepareOptions(
 )
 
 
-class Iwslt(NamedTuple):
-    """The three splits in words, and how many training pairs were too long or too unequal."""
+def read(folder: Path) -> dict[str, list[Example]]:
+    """The splits of the unpacked archive in words, without training pairs that are too long or too unequal.
 
-    splits: dict[str, list[Example]]
-    cleaned: int
-
-
-def read(folder: Path) -> Iwslt:
-    """The splits of the unpacked archive in words. Of the pairs left for training every 23rd is for validation."""
+    Of the pairs left for training every 23rd is for validation.
+    """
     _check(folder)
     cuts = tokenizer(OPTIONS.text, "de"), tokenizer(OPTIONS.text, "en")
-    pairs = list(_cut(_training_lines, folder, "train.tags.de-en.{}", cuts))
-    clean = [pair for pair in pairs if _is_clean(pair)]
+    clean = [pair for pair in _cut(_training_lines, folder, "train.tags.de-en.{}", cuts) if _is_clean(pair)]
     test = [pair for name in TEST_SETS for pair in _cut(_segments, folder, f"IWSLT14.{name}.de-en.{{}}.xml", cuts)]
-    splits = {
+    return {
         "train": [pair for number, pair in enumerate(clean, 1) if number % VALID_EVERY],
         "valid": clean[VALID_EVERY - 1 :: VALID_EVERY],
         "test": test,
     }
-    return Iwslt(splits, len(pairs) - len(clean))
 
 
 def files() -> list[str]:

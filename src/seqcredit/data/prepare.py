@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -30,23 +29,7 @@ from seqcredit.errors import UserError
 from seqcredit.types import FIRST_WORD, UNK
 
 Encode = Callable[[list[str]], list[int]]
-
-
-class Kept(NamedTuple):
-    """How much of a split is left."""
-
-    examples: int
-    references: int
-    empty: int
-    long: int
-    unseen: int
-
-
-class Encoded(NamedTuple):
-    """How many words one half of a split has, and how many of them are unknown."""
-
-    words: int
-    unknown: int
+Words = tuple[int, int]  # of one half of a split: how many there are, and how many of them are unknown
 
 
 def prepare(
@@ -66,17 +49,24 @@ def prepare(
     _check_names(splits)
     with new_folder(out, overwrite) as folder:
         kept = {name: _write_words(folder, name, examples, options, features) for name, examples in splits.items()}
-        known = vocabularies or (None, None)
-        source, encode_source = _learn(folder, "source", _source_words, options, features is None, known[0])
-        target, encode_reference = _learn(folder, "target", _reference_words, options, given=known[1])
+        wordless = None if features is None else Vocabulary(SYMBOLS)
+        known = vocabularies or (wordless, None)
+        source, encode_source = _learn(folder, "source", _source_words, options, known[0])
+        target, encode_reference = _learn(folder, "target", _reference_words, options, known[1])
         counts = {}
         for name, left in kept.items():
             if features is None:
-                given = _write_sources(folder, name, encode_source)
+                given, unknown = _write_sources(folder, name, encode_source)
             else:
-                given = _write_pictures(folder, name, features)
-            predicted = _write_references(folder, name, encode_reference)
-            counts[name] = _counts(left, given, predicted)
+                given, unknown = _write_pictures(folder, name, features)
+            words, missed = _write_references(folder, name, encode_reference)
+            counts[name] = SplitCounts(
+                **left,
+                source_words=given,
+                reference_words=words,
+                unknown_source=unknown / max(1, given),
+                unknown_references=missed / words,
+            )
         files = {path.name: checksum(path) for path in sorted(folder.iterdir())}
         task, width = ("translation", 0) if features is None else ("captioning", features.array.shape[1])
         manifest = Manifest(FORMAT, task, options, len(source), len(target), counts, files, width)
@@ -97,15 +87,17 @@ def _check_names(splits: Mapping[str, Iterable[Example]]) -> None:
 
 def _write_words(
     folder: Path, name: str, examples: Iterable[Example], options: PrepareOptions, features: Features | None
-) -> Kept:
-    """Cut the text into words, drop what is empty, too long or of a picture without features, write the rest down."""
+) -> dict[str, int]:
+    """Cut the text into words, drop what is empty, too long or of a picture without features, write the rest down.
+
+    What is left and what was dropped comes back, under the names of `SplitCounts`.
+    """
     longest = _longest(name, options)
     cut_source = str.split if options.tokenized else tokenizer(options.text, options.text.source_language)
-    unseen = 0
     if features is not None:
         cut_source = _whole
     cut_reference = str.split if options.tokenized else tokenizer(options.text, options.text.target_language)
-    kept, pairs, empty, long = 0, 0, 0, 0
+    kept, pairs, empty, long, unseen = 0, 0, 0, 0, 0
     with (
         (folder / f"{name}.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
         (folder / f"{name}.references.txt").open("w", encoding="utf-8", newline="\n") as references,
@@ -129,7 +121,8 @@ def _write_words(
         raise UserError(
             f"Nothing is left of the split {name!r}: {empty} pairs are empty and {long} are too long{pictures}."
         )
-    return Kept(kept, pairs, empty, long, unseen)
+    dropped = {"dropped_empty": empty, "dropped_long": long, "dropped_unseen": unseen}
+    return {"examples": kept, "references": pairs, **dropped}
 
 
 def _whole(name: str) -> list[str]:
@@ -160,14 +153,12 @@ def _learn(
     side: str,
     read: Callable[[Path, str], Iterator[list[list[str]]]],
     options: PrepareOptions,
-    spoken: bool = True,
-    given: Vocabulary | None = None,
+    given: Vocabulary | None,
 ) -> tuple[Vocabulary, Encode]:
-    """The vocabulary of one side, saved, and the way from words to ids; pictures have no words."""
-    if not spoken or given is not None:
-        vocabulary = given or Vocabulary(SYMBOLS)
-        vocabulary.save(folder / f"{side}.vocab")
-        return vocabulary, vocabulary.encode
+    """The vocabulary of one side, saved, and the way from words to ids; one that is given is not learned."""
+    if given is not None:
+        given.save(folder / f"{side}.vocab")
+        return given, given.encode
     cut = _learn_pieces(folder, side, read, options.text.bpe)
     counts: Counter[str] = Counter()
     for group in read(folder, "train"):
@@ -195,16 +186,16 @@ def _learn_pieces(
     return Pieces(model).cut
 
 
-def _write_sources(folder: Path, name: str, encode: Encode) -> Encoded:
+def _write_sources(folder: Path, name: str, encode: Encode) -> Words:
     """The half of a split that is given."""
     unknown = 0
     with write_sequences(folder / f"{name}.source") as out:
         for (words,) in _source_words(folder, name):
             unknown += _append(out, encode(words))
-    return Encoded(out.ids.length, unknown)
+    return out.ids.length, unknown
 
 
-def _write_pictures(folder: Path, name: str, features: Features) -> Encoded:
+def _write_pictures(folder: Path, name: str, features: Features) -> Words:
     """Features of the pictures that are left, in their order."""
     rows = [features.row(line) for line in written_lines(folder / f"{name}.source.txt")]
     shape = (len(rows), features.array.shape[1])
@@ -212,10 +203,10 @@ def _write_pictures(folder: Path, name: str, features: Features) -> Encoded:
     for start in range(0, len(rows), 1_000):
         out[start : start + 1_000] = features.array[rows[start : start + 1_000]]
     out.flush()
-    return Encoded(0, 0)
+    return 0, 0
 
 
-def _write_references(folder: Path, name: str, encode: Encode) -> Encoded:
+def _write_references(folder: Path, name: str, encode: Encode) -> Words:
     """The half of a split that is predicted."""
     unknown, first = 0, 0
     with (
@@ -227,24 +218,10 @@ def _write_references(folder: Path, name: str, encode: Encode) -> Encoded:
             unknown += sum(_append(out, encode(words)) for words in group)
             first += len(group)
             groups.extend([first])
-    return Encoded(out.ids.length, unknown)
+    return out.ids.length, unknown
 
 
 def _append(out: SequencesWriter, ids: list[int]) -> int:
     """Write one sequence; how many of its words are unknown."""
     out.append(ids)
     return ids.count(UNK)
-
-
-def _counts(kept: Kept, sources: Encoded, references: Encoded) -> SplitCounts:
-    return SplitCounts(
-        examples=kept.examples,
-        references=kept.references,
-        source_words=sources.words,
-        reference_words=references.words,
-        unknown_source=sources.unknown / max(1, sources.words),
-        unknown_references=references.unknown / references.words,
-        dropped_empty=kept.empty,
-        dropped_long=kept.long,
-        dropped_unseen=kept.unseen,
-    )

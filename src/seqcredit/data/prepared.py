@@ -109,63 +109,22 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class References:
-    """The half of a split that is predicted, of whatever kind its sources are."""
-
-    sequences: Sequences
-    groups: NDArray[np.int64]  # example i has the references groups[i], ..., groups[i + 1] - 1
-    path: Path  # of their words
-
-    @classmethod
-    def open(cls, folder: Path, split: str) -> "References":
-        """The references of one split, mapped into memory."""
-        stem = folder / f"{split}.references"
-        return cls(Sequences.open(stem), open_array(folder / f"{stem.name}.groups.npy"), folder / f"{stem.name}.txt")
-
-    def __len__(self) -> int:
-        return len(self.groups) - 1
-
-    def __getitem__(self, index: int) -> list[NDArray[np.int32]]:
-        if not 0 <= index < len(self):
-            raise IndexError(f"there are {len(self)} examples, and {index} is not one of them")
-        return [self.sequences[number] for number in range(self.groups[index], self.groups[index + 1])]
-
-    def words(self, index: int) -> list[list[str]]:
-        """The references of one example in words."""
-        with self.path.open("rb") as file:
-            file.seek(self._starts[index])
-            return _words(file.readline())
-
-    def all_words(self) -> Iterator[list[list[str]]]:
-        """The references of every example in words, one example after another."""
-        return (_words(line) for line in written_lines(self.path))
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        with self.path.open("rb") as file:
-            lengths = [len(line) for line in file]
-        return np.concatenate([[0], np.cumsum(lengths)[:-1]]).tolist()
-
-
-def _words(line: str | bytes) -> list[list[str]]:
-    return [reference.split() for reference in json.loads(line)]
-
-
-@dataclass(frozen=True)
 class Split:
-    """One split: sources and references by number."""
+    """One split: sources and references by number. Example i has the references groups[i], ..., groups[i + 1] - 1."""
 
     name: str
-    source_half: Sequences | Pictures
-    reference_half: References
     folder: Path
+    source_half: Sequences | Pictures
+    reference_half: Sequences
+    groups: NDArray[np.int64]
 
     @classmethod
     def open(cls, folder: Path, name: str, pictures: bool = False) -> "Split":
         """A split of a prepared folder, mapped into memory."""
-        stem = folder / f"{name}.source"
-        sources = Pictures.open(with_suffix(stem, FEATURES)) if pictures else Sequences.open(stem)
-        return cls(name, sources, References.open(folder, name), folder)
+        stem, references = folder / f"{name}.source", folder / f"{name}.references"
+        sources = Pictures(open_array(with_suffix(stem, FEATURES))) if pictures else Sequences.open(stem)
+        groups = open_array(with_suffix(references, "groups.npy"))
+        return cls(name, folder, sources, Sequences.open(references), groups)
 
     def __len__(self) -> int:
         return len(self.source_half)
@@ -181,12 +140,9 @@ class Split:
 
     def references(self, index: int) -> list[NDArray[np.int32]]:
         """Ids of the references of an example, without eos."""
-        return self.reference_half[index]
-
-    @property
-    def groups(self) -> NDArray[np.int64]:
-        """Example i has the references `groups[i]`, ..., `groups[i + 1] - 1`."""
-        return self.reference_half.groups
+        if not 0 <= index < len(self):
+            raise IndexError(f"there are {len(self)} examples, and {index} is not one of them")
+        return [self.reference_half[number] for number in range(self.groups[index], self.groups[index + 1])]
 
     @property
     def source_lengths(self) -> NDArray[np.int64]:
@@ -196,19 +152,35 @@ class Split:
     @property
     def reference_lengths(self) -> NDArray[np.int64]:
         """Words of each reference, of all examples one after another."""
-        return self.reference_half.sequences.lengths
+        return self.reference_half.lengths
 
     def reference_text(self, index: int) -> list[list[str]]:
         """The references of one example in words, as evaluation needs them: unknown words as they were."""
-        return self.reference_half.words(index)
+        with self._reference_file.open("rb") as file:
+            file.seek(self._reference_starts[index])
+            return _words(file.readline())
 
     def reference_texts(self) -> Iterator[list[list[str]]]:
         """The references of every example in words, one example after another."""
-        return self.reference_half.all_words()
+        return (_words(line) for line in written_lines(self._reference_file))
 
     def source_texts(self) -> Iterator[list[str]]:
         """Every source in words."""
         return (line.split() for line in written_lines(self.folder / f"{self.name}.source.txt"))
+
+    @property
+    def _reference_file(self) -> Path:
+        return self.folder / f"{self.name}.references.txt"
+
+    @cached_property
+    def _reference_starts(self) -> list[int]:
+        with self._reference_file.open("rb") as file:
+            lengths = [len(line) for line in file]
+        return np.concatenate([[0], np.cumsum(lengths)[:-1]]).tolist()
+
+
+def _words(line: str | bytes) -> list[list[str]]:
+    return [reference.split() for reference in json.loads(line)]
 
 
 @dataclass(frozen=True)
@@ -258,9 +230,8 @@ class Prepared:
     @property
     def checksums(self) -> dict[str, str]:
         """Of both vocabularies, which a trained network depends on; pictures have a width instead."""
-        source = (
-            f"pictures of {self.manifest.picture_width} features" if self.pictures else self.source_vocabulary.checksum
-        )
+        width = self.manifest.picture_width
+        source = f"pictures of {width} features" if self.pictures else self.source_vocabulary.checksum
         return {"source": source, "target": self.target_vocabulary.checksum}
 
     def cut(self, sentence: str) -> list[str]:

@@ -1,6 +1,7 @@
 """What lies on disk: arrays that grow, sequences of unequal length, and folders that appear whole or not at all."""
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -31,8 +32,7 @@ class GrowingArray:
         self._file = path.open("wb")
         self._dtype = dtype
         self.length = 0
-        self._header()
-        self._start = self._file.tell()
+        self._start = self._file.write(npy_header(dtype, (0,)))
 
     def extend(self, values: Sequence[int]) -> None:
         """Append values."""
@@ -45,13 +45,15 @@ class GrowingArray:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with self._file:
             self._file.seek(0)
-            self._header()
-            # numpy leaves room in the header for the first axis to grow.
-            assert self._file.tell() == self._start
+            size = self._file.write(npy_header(self._dtype, (self.length,)))
+            assert size == self._start
 
-    def _header(self) -> None:
-        description = {"descr": npy.dtype_to_descr(self._dtype), "fortran_order": False, "shape": (self.length,)}
-        npy.write_array_header_1_0(self._file, description)
+
+def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """What a .npy file begins with; numpy leaves room for the first axis to grow, so its length is always the same."""
+    buffer = io.BytesIO()
+    npy.write_array_header_1_0(buffer, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
+    return buffer.getvalue()
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,6 @@ class Pictures:
     """Features of pictures: row i is picture i."""
 
     features: NDArray[np.float16]
-
-    @classmethod
-    def open(cls, path: Path) -> "Pictures":
-        """An array on disk, mapped into memory."""
-        return cls(open_array(path))
 
     def __len__(self) -> int:
         return len(self.features)
@@ -218,6 +215,12 @@ def write_whole(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
+
+
+def write_json(path: Path, record: object) -> Path:
+    """JSON in a file that appears whole or not at all; its path."""
+    write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
+    return path
 
 
 def _sync(*paths: Path) -> None:

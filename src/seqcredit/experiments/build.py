@@ -34,9 +34,8 @@ def task_of(
     metric: Metric | None = None,
 ) -> Task:
     """All that a recipe asks for; things of the user's own are looked for in `folder` first, or given."""
-    asked = networks_of(recipe.phase)
     made: dict[str, Network] = {"actor": build_actor(recipe, prepared)}
-    if "critic" in asked:
+    if "critic" in networks_of(recipe.phase):
         made["critic"] = build_critic(recipe, prepared)
     return Task(
         recipe.phase,

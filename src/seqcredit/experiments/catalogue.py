@@ -6,20 +6,18 @@ from seqcredit.errors import UserError
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.recipe import RECIPES
 
-FOLDER = RECIPES
-
 
 def listing() -> Iterator[tuple[str, str]]:
     """Name of each recipe and what it is."""
-    for path in sorted(FOLDER.rglob("*.toml")):
+    for path in sorted(RECIPES.rglob("*.toml")):
         recipe = recipes.load(path)
         phases = " -> ".join(phase.name for phase in recipe.phase)
-        yield str(path.relative_to(FOLDER).with_suffix("")), f"{recipe.name}: {phases}"
+        yield str(path.relative_to(RECIPES).with_suffix("")), f"{recipe.name}: {phases}"
 
 
 def show(name: str) -> str:
     """The text of a recipe by the name that `listing` gives."""
-    path = FOLDER / f"{name.removesuffix('.toml')}.toml"
+    path = RECIPES / f"{name.removesuffix('.toml')}.toml"
     if not path.is_file():
         raise UserError(f"There is no recipe {name!r}; `seqcredit recipes` lists them.")
     return path.read_text(encoding="utf-8")

@@ -47,8 +47,9 @@ class Planned:
 def cells_of(kind: str, entry: Json, seeds: object, more: Sequence[str], where: str) -> Iterator[Planned]:
     """Every combination of overrides, of what to start from, and of seeds."""
     check_keys(entry, ENTRY, where)
-    name, path = _text(entry, "name", where), Path(_text(entry, "recipe", where))
-    _check_name(name, where)
+    name, path = text_of(entry, "name", where), Path(text_of(entry, "recipe", where))
+    if not NAME.fullmatch(name):
+        raise UserError(f"{where}: a name becomes that of a folder: letters, digits and . _ + - only.")
     seeds = _seeds(entry.get("seeds", seeds), where)
     sources = _sources(entry.get("init_from"), kind, where)
     combinations = list(_combinations(entry.get("set", []), kind, where))
@@ -125,15 +126,11 @@ def _plain(value: object) -> str:
 # Values of the TOML.
 
 
-def _text(table: Json, key: str, where: str) -> str:
+def text_of(table: Json, key: str, where: str) -> str:
     value = table.get(key)
     if not isinstance(value, str) or not value:
         raise UserError(f"{where}: {key} is {'missing' if value is None else f'{value!r}, but it must be text'}.")
     return value
-
-
-def folder_of(table: Json, key: str, where: str) -> Path:
-    return Path(_text(table, key, where))
 
 
 def _texts(value: object, key: str, where: str) -> tuple[str, ...]:
@@ -167,11 +164,6 @@ def _sources(value: object, kind: str, where: str) -> list[str | None]:
             f"{where}: init_from is {value!r}, but it must be a cell; in a [[grid]] it may be a list of them."
         )
     return list(_texts(value, "init_from", where))
-
-
-def _check_name(name: str, where: str) -> None:
-    if not NAME.fullmatch(name):
-        raise UserError(f"{where}: a name becomes that of a folder: letters, digits and . _ + - only.")
 
 
 def check_no_seed(keys: Sequence[str], where: str) -> None:

@@ -13,8 +13,6 @@ from seqcredit.types import Json
 
 PAUSE = 10  # times the usual time between two lines: longer than that, a run was not running
 
-Entry = Json
-
 
 class Pace(NamedTuple):
     """What a log says of one phase."""
@@ -33,7 +31,7 @@ class Standing(NamedTuple):
     seconds: float | None
 
 
-def paces(entries: Sequence[Entry]) -> dict[str, Pace]:
+def paces(entries: Sequence[Json]) -> dict[str, Pace]:
     """The pace of every phase of a log, in its order."""
     found: dict[str, Pace] = {}
     before: float | None = None  # the end of the phase before
@@ -60,7 +58,7 @@ class Rates:
     updates_an_epoch: Callable[[Phase], int | None]  # None where the data are not there to be counted
     known: dict[tuple[Path, str], dict[str, Pace]] = field(default_factory=dict)
 
-    def add(self, recipe: Path, run: str, entries: Sequence[Entry]) -> None:
+    def add(self, recipe: Path, run: str, entries: Sequence[Json]) -> None:
         """What a run has measured; given again, the newer counts."""
         for phase, pace in paces(entries).items():
             self.known.setdefault((recipe, phase), {})[run] = pace
@@ -81,21 +79,20 @@ class Rates:
         mean = round(statistics.mean(finished))
         return mean if most is None else min(mean, most)
 
-    def standing(self, recipe: Path, phases: Sequence[Phase], entries: Sequence[Entry]) -> Standing:
+    def standing(self, recipe: Path, phases: Sequence[Phase], entries: Sequence[Json]) -> Standing:
         """Where a run is that has these phases to train; `seconds` is unknown if one of them was never measured."""
         mine = paces(entries)
         left = [phase for phase in phases if not (phase.name in mine and mine[phase.name].finished)]
         if not left:
             return Standing("test", None, 0.0)
-        seconds: float | None = 0.0
-        shares = []
+        shares, lefts = [], []
         for phase in left:
             done, whole = mine[phase.name].updates if phase.name in mine else 0, self.expected(recipe, phase)
             rate = self.of_update(recipe, phase.name)
             shares.append(min(done / whole, 1.0) if whole else None)
-            known = seconds is not None and rate is not None and whole is not None
-            seconds = seconds + max(whole - done, 0) * rate if known else None  # type: ignore[operator]
-        return Standing(left[0].name, shares[0], seconds)
+            lefts.append(None if rate is None or whole is None else max(whole - done, 0) * rate)
+        seconds, unknown = total(lefts)
+        return Standing(left[0].name, shares[0], None if unknown else seconds)
 
 
 def makespan(seconds: Mapping[str, float], needs: Mapping[str, str | None], jobs: int) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from seqcredit.algorithms import Phase
 from seqcredit.errors import UserError
 from seqcredit.experiments import recipe as recipes
-from seqcredit.experiments.entries import Planned, cells_of, check_no_seed, folder_of, tables_of
+from seqcredit.experiments.entries import Planned, cells_of, check_no_seed, tables_of, text_of
 from seqcredit.experiments.recipe import Recipe, read_toml
 from seqcredit.models.build import SHAPE
 from seqcredit.options import check_keys, nearest
@@ -58,26 +58,19 @@ class Plan:
             for mine, theirs in zip(cell.recipe.phase, self.taken(cell), strict=False):
                 if mine != theirs:
                     there, here = asdict(theirs), asdict(mine)
-                    other = ", ".join(
-                        f"{key} = {there[key]} instead of {here.get(key)}"
-                        for key in there
-                        if there[key] != here.get(key)
-                    )
+                    differ = [key for key in there if there[key] != here.get(key)]
+                    other = ", ".join(f"{key} = {there[key]} instead of {here.get(key)}" for key in differ)
                     yield f"{cell.id}: {mine.name} comes from {cell.init_from}, trained with {other}."
 
 
 def read(
-    file: Path,
-    data_root: Path = Path(),
-    into: Path = Path(),
-    only: Sequence[str] = (),
-    overrides: Sequence[str] = (),
+    file: Path, data_root: Path = Path(), into: Path = Path(), only: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> Plan:
     """The plan of a sweep file, or of some of its cells and what they start from; what cannot work is one sentence."""
     table = read_toml(file)
     check_keys(table, TOP, str(file))
     check_no_seed([text.partition("=")[0] for text in overrides], "--set")
-    data, runs, results = (folder_of(table, key, str(file)) for key in ("data", "runs", "results"))
+    data, runs, results = (Path(text_of(table, key, str(file))) for key in ("data", "runs", "results"))
     entries = [(kind, entry) for kind in ("cell", "grid") for entry in tables_of(table, kind, str(file))]
     if not entries:
         raise UserError(f"{file}: there is no [[cell]] and no [[grid]]; a sweep needs at least one.")

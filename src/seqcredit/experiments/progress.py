@@ -9,11 +9,12 @@ from seqcredit.data.batches import epoch_batches
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import MANIFEST
 from seqcredit.experiments.entries import Planned
-from seqcredit.experiments.forecast import Entry, Rates, Standing, makespan, total
+from seqcredit.experiments.forecast import Rates, Standing, makespan, total
 from seqcredit.experiments.plan import Plan
 from seqcredit.training import checkpoints
 from seqcredit.training.log import log_entries
 from seqcredit.training.watch import duration
+from seqcredit.types import Json
 
 BEGINNING = {"recipe.toml", "resolved.toml", "run.json", "weights", "log.jsonl", "checkpoints"}
 
@@ -27,10 +28,6 @@ def trained(plan: Plan, name: str) -> bool:
     return all(path.exists() for path in weights) and (not cell.records or (folder / "result.json").exists())
 
 
-def recorded(plan: Plan, cell: Planned) -> bool:
-    return plan.record(cell).exists()
-
-
 def begun(folder: Path) -> bool:
     """Whether there is something to resume. The first checkpoint comes after all that a run takes over."""
     return bool(checkpoints.names(folder / "checkpoints"))
@@ -40,7 +37,7 @@ def missing(plan: Plan) -> list[str]:
     """The cells to work at: results that are not recorded, and what they need that is not there."""
     starts = {cell.init_from for cell in plan.cells.values()}
     shared = [c.id for c in plan.cells.values() if not c.records and c.id not in starts and not trained(plan, c.id)]
-    wanted = [c.id for c in plan.cells.values() if c.records and not recorded(plan, c)] + shared
+    wanted = [c.id for c in plan.cells.values() if c.records and not plan.record(c).exists()] + shared
     for name in wanted:  # it grows on the way
         cell = plan.cells[name]
         needed = [*cell.against, *([cell.init_from] if cell.init_from and not trained(plan, name) else [])]
@@ -62,7 +59,7 @@ def next_step(plan: Plan, cell: Planned) -> str | None:
     """What a cell needs next: train, resume, record, or nothing."""
     if not trained(plan, cell.id):
         return "resume" if begun(plan.run(cell.id)) else "train"
-    return "record" if cell.records and not recorded(plan, cell) else None
+    return "record" if cell.records and not plan.record(cell).exists() else None
 
 
 def epoch_counter(data: Path) -> Callable[[Phase], int | None]:
@@ -80,7 +77,7 @@ class Forecast:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.rates = plan, Rates(epoch_counter(plan.data))
         self.phases = {cell.id: cell.recipe.phase[len(plan.taken(cell)) :] for cell in plan.cells.values()}
-        self._logs: dict[str, tuple[tuple[int, int], Sequence[Entry]]] = {}
+        self._logs: dict[str, tuple[tuple[int, int], Sequence[Json]]] = {}
 
     def refresh(self) -> None:
         """Read the logs that have changed."""
@@ -93,7 +90,7 @@ class Forecast:
                     self._logs[name] = (version, log_entries(path))
                     self.rates.add(cell.path, name, self._logs[name][1])
 
-    def entries(self, name: str) -> Sequence[Entry]:
+    def entries(self, name: str) -> Sequence[Json]:
         return self._logs[name][1] if name in self._logs else []
 
     def standing(self, cell: Planned) -> Standing:

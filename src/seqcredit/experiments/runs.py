@@ -84,11 +84,6 @@ class Run:
         return cls(folder, load(folder / "resolved.toml"), about)
 
     @property
-    def checkpoints(self) -> Path:
-        """What it resumes from."""
-        return self.folder / "checkpoints"
-
-    @property
     def data(self) -> Path:
         """The prepared folder; a run that carries its data has them within."""
         return self.folder / self.about["data"]

@@ -204,7 +204,8 @@ class Sweep:
 
     def _begin(self, cell: Planned, step: str | None) -> Status:
         """Start a process for a cell if it has all it needs, its lock and a place."""
-        for other in self._needs(cell, step):
+        start = [cell.init_from] if step == "train" and cell.init_from else []
+        for other in cell.against if step == "record" else start:
             if not trained(self.plan, other):
                 if other in self.failed:
                     return self._fail(cell, f"it needs {other}, which failed")
@@ -223,11 +224,6 @@ class Sweep:
             return Status("waiting") if step else self._finish(cell)
         self.jobs.append(self._spawn(cell, step, [mine, place]))
         return Status("running", self._where(cell))
-
-    def _needs(self, cell: Planned, step: str | None) -> list[str]:
-        if step == "record":
-            return list(cell.against)
-        return [cell.init_from] if step == "train" and cell.init_from else []
 
     def _spawn(self, cell: Planned, step: str, locks: list[int]) -> Job:
         """A process in a session of its own, so that Ctrl-C reaches it through this one alone."""

@@ -164,9 +164,8 @@ def application(desk: Desk, host: str = "127.0.0.1") -> Guard:
     @app.exception_handler(HTTPException)
     def refused(_: Request, error: HTTPException) -> JSONResponse:
         sentences = {404: "There is nothing at this address.", 405: "This address takes another method."}
-        return JSONResponse(
-            {"error": sentences.get(error.status_code, "The request cannot be read.")}, error.status_code
-        )
+        sentence = sentences.get(error.status_code, "The request cannot be read.")
+        return JSONResponse({"error": sentence}, error.status_code)
 
     @app.exception_handler(Exception)
     def broken(_: Request, __: Exception) -> JSONResponse:

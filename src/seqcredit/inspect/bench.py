@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from rich.table import Table as RichTable
@@ -69,18 +68,6 @@ class Step:
         return make_batch(self.vocabulary, words=self.words, seed=seed)
 
 
-class Timing(NamedTuple):
-    """Medians over rounds."""
-
-    step: Step
-    milliseconds: float
-    ratio: float  # to the MLE step
-    tokens_per_second: float  # of the references
-    gflops: float  # of an MLE step's products, recomputation not counted; else 0
-    of_peak: float  # the same as a share of what a matrix product reaches in the same round
-    shares: dict[str, float]  # of each part
-
-
 def steps(vocabularies: Sequence[int]) -> Iterator[Step]:
     """All that is timed: every phase; some by the specification; some with input feeding."""
     for vocabulary in vocabularies:
@@ -113,7 +100,7 @@ def update(learner: Learner, batch: Batch) -> float:
     return time.perf_counter() - started
 
 
-def time_steps(wanted: Sequence[Step], rounds: int, say: Callable[[str], None]) -> list[Timing]:
+def time_steps(wanted: Sequence[Step], rounds: int, say: Callable[[str], None]) -> list[Json]:
     """All steps in turn, round by round, a new batch each round; the first round only warms up."""
     learners = {step: make_learner(step) for step in wanted}
     seconds: dict[Step, list[float]] = {step: [] for step in wanted}
@@ -130,19 +117,25 @@ def time_steps(wanted: Sequence[Step], rounds: int, say: Callable[[str], None]) 
 
 def _timing(
     step: Step, took: Sequence[float], baseline: Sequence[float], peaks: Sequence[float], learner: Learner
-) -> Timing:
+) -> Json:
+    """Medians over rounds: the time, its ratio to that of MLE, tokens of the references, and the share of each part.
+
+    Of an MLE step also how fast its products are, without what is computed again, and what share that is of the speed
+    of a matrix product in the same round; else 0.
+    """
     batches = [step.batch(number) for number in range(1, len(took) + 1)]
     tokens = [int(token_mask(batch.references[:, 0]).sum()) for batch in batches]
     work = [_products(batch, step.vocabulary, step.width) * (step.name == "MLE") for batch in batches]
-    return Timing(
-        step,
-        1000 * statistics.median(took),
-        statistics.median(a / b for a, b in zip(took, baseline, strict=True)),
-        statistics.median(n / s for n, s in zip(tokens, took, strict=True)),
-        statistics.median(n / s for n, s in zip(work, took, strict=True)) / 1e9,
-        statistics.median(n / s / p for n, s, p in zip(work, took, peaks, strict=True)) / 1e9,
-        _shares(learner, batches[0]),
-    )
+    return {
+        "step": str(step),
+        "milliseconds": 1000 * statistics.median(took),
+        "ratio": statistics.median(a / b for a, b in zip(took, baseline, strict=True)),
+        "tokens_per_second": statistics.median(n / s for n, s in zip(tokens, took, strict=True)),
+        "gflops": statistics.median(n / s for n, s in zip(work, took, strict=True)) / 1e9,
+        "of_peak": statistics.median(n / s / p for n, s, p in zip(work, took, peaks, strict=True)) / 1e9,
+        "shares": _shares(learner, batches[0]),
+        "vocabulary": step.vocabulary,
+    }
 
 
 def _products(batch: Batch, vocabulary: int, D: int) -> int:
@@ -279,9 +272,7 @@ def bench(rounds: int, say: Callable[[str], None], vocabularies: Sequence[int] =
         "torch": str(torch.__version__),
         "rounds": rounds,
         "matrix_peak_gflops": peak,
-        "steps": [
-            {**timing._asdict(), "step": str(timing.step), "vocabulary": timing.step.vocabulary} for timing in timings
-        ],
+        "steps": timings,
         "erac_peak_memory_mb": {str(v): round(mb) for v, mb in memory.items()},
         "beam_search_seconds": {"batched": batched, "one by one": one_by_one},
     }

@@ -12,7 +12,6 @@ import torch
 
 from seqcredit.data.batches import from_sentences
 from seqcredit.data.images import Backbone
-from seqcredit.data.prepared import Prepared
 from seqcredit.data.vocabulary import UNK_SYMBOL
 from seqcredit.errors import UserError
 from seqcredit.inspect import page
@@ -86,14 +85,15 @@ class Score(Asked):
 class Desk:
     """The networks, and everything that they are asked. One question at a time."""
 
-    def __init__(self, examiners: Sequence[Examiner], prepared: Prepared, backbone: Backbone | None = None) -> None:
-        self.examiners, self.prepared, self.backbone = list(examiners), prepared, backbone
+    def __init__(self, examiners: Sequence[Examiner], backbone: Backbone | None = None) -> None:
+        self.examiners, self.prepared, self.backbone = list(examiners), examiners[0].prepared, backbone
         self.lock = threading.Lock()
         self.seen = lru_cache(maxsize=8)(self._see)
-        if backbone and backbone.width != prepared.manifest.picture_width:
+        width = self.prepared.manifest.picture_width
+        if backbone and backbone.width != width:
             raise UserError(
-                f"The runs were trained on {prepared.manifest.picture_width} features of a picture, and "
-                f"{backbone.name} gives {backbone.width}: choose another --backbone."
+                f"The runs were trained on {width} features of a picture, and {backbone.name} gives {backbone.width}: "
+                "choose another --backbone."
             )
 
     def data(self) -> Json:
@@ -124,14 +124,15 @@ class Desk:
         with self.lock, torch.no_grad():  # never across a yield: the next step may run in another thread
             memory = actor.encode(source)
             state, token = actor.start(memory), None
-        for t in range(min(examiner.search.bound, WORDS + 1)):
+        bound = min(examiner.search.bound, WORDS + 1)
+        for t in range(bound):
             with self.lock, torch.no_grad():
                 scores, state = actor.step(memory, state, token)
                 logp = torch.log_softmax(scores.table()[0], -1)
             if t < len(prefix):
                 token = torch.tensor([prefix[t]], device=source.device)
                 continue
-            last = t == min(examiner.search.bound, WORDS + 1) - 1
+            last = t == bound - 1
             best = EOS if last else int(logp.argmax())
             token = torch.tensor([best], device=source.device)
             yield {"word": words[best], "p": round(1.0 if last else float(logp[best].exp()), 6), "end": best == EOS}
@@ -149,14 +150,13 @@ class Desk:
         ids, texts = reference_ids(self.prepared, references)
         if any(not words for words in texts):
             raise UserError("references: one of them has no word.")
-        batch, words = Batch(source, ids.to(source.device)), self.prepared.target_vocabulary.words
-        judged = []
+        batch, judged = Batch(source, ids.to(source.device)), []
         for examiner, hypothesis in zip(self.examiners, asked.hypotheses, strict=True):
             tokens = pad([self._ids(hypothesis)]).to(source.device)
             said = self.prepared.words(tokens[0].tolist())
             bleu = sentence_bleu(said, texts) if texts else None
             with self.lock:
-                judged += judge_tokens(examiner, words, batch, tokens, [" ".join(said)], [bleu])
+                judged += judge_tokens(examiner, batch, tokens, [" ".join(said)], [bleu])
         table = page.Words()
         subject = page.packed(Subject(asked.source or "photograph", references, judged), table)
         if asked.picture is not None:
@@ -174,7 +174,7 @@ class Desk:
         return found
 
     def _source(self, asked: Asked) -> torch.Tensor:
-        device = next(self.examiners[0].actor.parameters()).device
+        device = self.examiners[0].device
         if self.prepared.pictures:
             if asked.picture is None or asked.source is not None:
                 raise UserError(

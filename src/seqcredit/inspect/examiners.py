@@ -19,9 +19,11 @@ from seqcredit.types import Reward
 
 @dataclass(frozen=True)
 class Examiner:
-    """A run's actor, the critic that judges it, and the pay-off of both."""
+    """A run's actor, the critic that judges it, the pay-off of both, and the data that they know."""
 
     name: str
+    run: Run
+    prepared: Prepared
     actor: Network
     search: Search
     reward: Reward
@@ -85,13 +87,14 @@ def _load(run: Run, name: str, prepared: Prepared, lender: Run | None, device: t
     judged = run if own or lender is None else lender
     phase = own or (None if lender is None else _critic_phase(lender))
     critic = None if phase is None else load_critic(judged, prepared, device, phase[1])
-    payoff = judged.recipe.payoff
     return Examiner(
         name,
+        run,
+        prepared,
         load_actor(run, prepared, device),
         final_search(run.recipe),
         build_reward(judged.recipe, prepared, judged.folder),
-        payoff,
+        judged.recipe.payoff,
         phase[0] if phase else _tempered_phase(run),
         critic,
         judged.recipe.name if critic else None,

@@ -100,14 +100,10 @@ class Summary(NamedTuple):
 
 @torch.no_grad()
 def judge_tokens(
-    examiner: Examiner,
-    words: Sequence[str],
-    batch: Batch,
-    tokens: Int[Tensor, "B T"],
-    texts: Sequence[str],
-    bleus: Sequence[float | None],
+    examiner: Examiner, batch: Batch, tokens: Int[Tensor, "B T"], texts: Sequence[str], bleus: Sequence[float | None]
 ) -> list[Credit]:
     """Credit of hypotheses in ids, eos included. At the length bound only eos is possible."""
+    words = examiner.prepared.target_vocabulary.words
     forced = at_bound(tokens, max(examiner.search.bound, tokens.shape[1]))
     logits = examiner.actor.score(examiner.actor.encode(batch.source), tokens).table()
     logp = _only_eos(torch.log_softmax(logits, -1), forced)
@@ -141,12 +137,8 @@ def _judged(
     value = expected_value(q, logp, tau, forced)
     ahead = soft_value(q, tau, forced) if examiner.soft else expected_value(q, logp, examiner.later_tau, forced)
     advantage = taken - value - (tau * chosen(logp, tokens) if tau else 0)
-    return {
-        "q": taken,
-        "value": value,
-        "advantage": advantage,
-        "td": one_step_targets(rewards, ahead, tokens) - taken,
-    }
+    td = one_step_targets(rewards, ahead, tokens) - taken
+    return {"q": taken, "value": value, "advantage": advantage, "td": td}
 
 
 def _only_eos(logp: Float[Tensor, "B T V"], forced: Tensor) -> Float[Tensor, "B T V"]:
@@ -159,9 +151,8 @@ def _only_eos(logp: Float[Tensor, "B T V"], forced: Tensor) -> Float[Tensor, "B 
 def _likeliest(logp: Float[Tensor, "B T V"], q: Tensor | None, words: Sequence[str]) -> list[States]:
     """The words of the highest probability, with their Q."""
     best = logp.topk(min(TOP, logp.shape[-1]))
-    return _choices(
-        best.indices, best.values, best.values.exp(), None if q is None else q.gather(-1, best.indices), words
-    )
+    taken = None if q is None else q.gather(-1, best.indices)
+    return _choices(best.indices, best.values, best.values.exp(), taken, words)
 
 
 def _best(q: Float[Tensor, "B T V"], tau: float, forced: Tensor, words: Sequence[str]) -> list[States]:

@@ -12,10 +12,11 @@ import json
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
+from types import ModuleType
 
 from seqcredit.errors import UserError
 from seqcredit.inspect.examiners import Examiner
-from seqcredit.inspect.numbers import LONGEST_EXACT, Choice, Credit, Mean, Summary, has_oracle, summarise
+from seqcredit.inspect.numbers import LONGEST_EXACT, Choice, Credit, Summary, has_oracle, summarise
 from seqcredit.inspect.subjects import Subject
 from seqcredit.rewards.metrics import corpus_bleu
 from seqcredit.types import Json
@@ -102,14 +103,9 @@ def _credit(credit: Credit, words: Words) -> Json:
     found: Json = {"words": [words(word) for word in credit.words]}
     if credit.bleu is not None:
         found["bleu"] = round(credit.bleu, 1)
-    for name in NUMBERS:
-        numbers = getattr(credit, name)
-        if numbers is not None:
-            found[name] = [_whole(number) for number in numbers]
-    for name in LISTS:
-        states = getattr(credit, name)
-        if states is not None:
-            found[name] = [_choices(state, words) for state in states]
+    known = {name: value for name in (*NUMBERS, *LISTS) if (value := getattr(credit, name)) is not None}
+    for name, value in known.items():
+        found[name] = [_whole(one) if name in NUMBERS else _choices(one, words) for one in value]
     return found
 
 
@@ -128,13 +124,9 @@ def _whole(number: float) -> int:
 
 
 def _summary(summary: Summary) -> Json:
-    def means(rows: Iterable[Mean]) -> list[list[int]]:
-        return [[_whole(mean.value), mean.tokens] for mean in rows]
-
+    """Numbers in thousandths, and how many tokens they are of, which stands last."""
     return {
-        "calibration": [[_whole(b.q), _whole(b.followed), _whole(b.error), b.tokens] for b in summary.calibration],
-        "entropy": means(summary.entropy),
-        "rewards": means(summary.rewards),
+        name: [[*map(_whole, numbers), tokens] for *numbers, tokens in rows] for name, rows in summary._asdict().items()
     }
 
 
@@ -143,12 +135,12 @@ def html(data: Json, connect: str = "'none'") -> str:
     subjects = data["subjects"]
     parts = {
         "POLICY": policy(connect),
-        "STYLE": _part("page.css"),
+        "STYLE": part("page.css"),
         "FIRST": _packed_json({**data, "subjects": subjects[:AT_ONCE], "more": max(0, len(subjects) - AT_ONCE)}),
-        "SCRIPT": _part("page.js"),
+        "SCRIPT": part("page.js"),
         "REST": _packed_json(subjects[AT_ONCE:]),
     }
-    page = _part("page.html")
+    page = part("page.html")
     for name, text in parts.items():
         page = page.replace(f"{{{{{name}}}}}", text, 1)
     return page
@@ -160,7 +152,7 @@ def _packed_json(data: object) -> str:
 
 def policy(connect: str = "'none'") -> str:
     """The Content-Security-Policy: our script and style by their hashes, pictures within the page."""
-    style, script = (_hash(_part(name)) for name in ("page.css", "page.js"))
+    style, script = (_hash(part(name)) for name in ("page.css", "page.js"))
     return (
         f"default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data:; connect-src {connect}; "
         "base-uri 'none'; form-action 'none'"
@@ -171,7 +163,8 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """A file that pages are made of, beside this one."""
     return (files("seqcredit.inspect") / name).read_text(encoding="utf-8")
 
 
@@ -204,13 +197,9 @@ def add_photographs(data: Json, folder: Path) -> int:
 
 def thumbnail(picture: Path | io.BytesIO, side: int) -> str:
     """A small JPEG of a picture, in base64."""
+    opener, buffer = pillow()[0], io.BytesIO()
     try:
-        from PIL import Image
-    except ImportError:
-        raise UserError("Photographs need Pillow: pip install 'seqcredit[images]'.") from None
-    buffer = io.BytesIO()
-    try:
-        with Image.open(picture) as image:
+        with opener.open(picture) as image:
             small = image.convert("RGB")
             small.thumbnail((side, side))
             small.save(buffer, "JPEG", quality=70)
@@ -218,3 +207,12 @@ def thumbnail(picture: Path | io.BytesIO, side: int) -> str:
         name = picture.name if isinstance(picture, Path) else "it"
         raise UserError(f"{name} cannot be read as a picture: {type(error).__name__}.") from None
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def pillow() -> tuple[ModuleType, ModuleType, ModuleType]:
+    """Pictures, what draws on them, and letters."""
+    try:
+        from PIL import Image, ImageDraw, ImageFont
+    except ImportError:
+        raise UserError("Photographs need Pillow: pip install 'seqcredit[images]'.") from None
+    return Image, ImageDraw, ImageFont

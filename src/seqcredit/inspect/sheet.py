@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
 from seqcredit.experiments.runs import Run
+from seqcredit.inspect.page import pillow
 from seqcredit.results.evaluate import read_hypotheses
 
 if TYPE_CHECKING:
@@ -17,12 +17,7 @@ COLUMNS, WIDTH, HEIGHT, GAP, LINE = 4, 340, 240, 16, 18  # pixels; HEIGHT is tha
 SIZE = 14  # of the letters
 INK, PALE, GROUND = "#1a1a1a", "#666666", "#ffffff"
 
-
-class Shown(NamedTuple):
-    """One photograph, and lines about it: who says what."""
-
-    path: Path
-    lines: list[tuple[str, str]]
+Shown = tuple[Path, list[tuple[str, str]]]  # one photograph, and lines about it: who says what
 
 
 def sheet(runs: Sequence[Run], prepared: Prepared, split_name: str, photographs: Path, count: int, out: Path) -> int:
@@ -47,22 +42,22 @@ def _choose(runs: Sequence[Run], split: Split, photographs: Path, count: int) ->
         if len(shown) < count and path.is_file():
             lines = [("people", " ".join(references[0]))]
             lines += [(recipe, " ".join(words[i])) for recipe, words in said.items()]
-            shown.append(Shown(path, lines))
+            shown.append((path, lines))
     return shown
 
 
 def _draw(shown: Sequence[Shown], out: Path) -> None:
-    image, draw, fonts = _pillow()
+    image, draw, fonts = pillow()
     font = fonts.load_default(SIZE)
-    texts = [[_wrapped(f"{who}: {what}", font) for who, what in one.lines] for one in shown]
+    texts = [[_wrapped(f"{who}: {what}", font) for who, what in lines] for _, lines in shown]
     below = LINE * max(sum(map(len, lines)) for lines in texts)
     rows = -(-len(shown) // COLUMNS)
     page = image.new("RGB", (COLUMNS * (WIDTH + GAP) + GAP, rows * (HEIGHT + below + 2 * GAP) + GAP), GROUND)
     pen = draw.Draw(page)
-    for number, (one, lines) in enumerate(zip(shown, texts, strict=True)):
+    for number, ((path, _), lines) in enumerate(zip(shown, texts, strict=True)):
         x = GAP + number % COLUMNS * (WIDTH + GAP)
         y = GAP + number // COLUMNS * (HEIGHT + below + 2 * GAP)
-        with image.open(one.path) as photograph:
+        with image.open(path) as photograph:
             small = photograph.convert("RGB")
             small.thumbnail((WIDTH, HEIGHT))
             page.paste(small, (x, y + HEIGHT - small.height))
@@ -84,11 +79,3 @@ def _wrapped(text: str, font: "FreeTypeFont | ImageFont") -> list[str]:
         else:
             lines[-1] = longer
     return lines
-
-
-def _pillow() -> tuple[ModuleType, ModuleType, ModuleType]:
-    try:
-        from PIL import Image, ImageDraw, ImageFont
-    except ImportError:
-        raise UserError("Photographs need Pillow: pip install 'seqcredit[images]'.") from None
-    return Image, ImageDraw, ImageFont

@@ -15,7 +15,7 @@ from seqcredit.experiments.runs import Run
 from seqcredit.inspect.examiners import Examiner, load_examiners
 from seqcredit.inspect.numbers import Credit, judge_tokens
 from seqcredit.results.evaluate import hypotheses_file, read_hypotheses
-from seqcredit.rewards.metrics import sentence_bleu
+from seqcredit.rewards.metrics import Words, sentence_bleu
 from seqcredit.training.decoding import translate
 from seqcredit.types import Batch, pad, pad_references
 
@@ -30,35 +30,27 @@ class Subject(NamedTuple):
     credits: list[Credit]
 
 
-def inspect_split(
-    runs: Sequence[Run], examiners: Sequence[Examiner], prepared: Prepared, split: Split, count: int | None = None
-) -> list[Subject]:
+def inspect_split(examiners: Sequence[Examiner], split: Split, count: int | None = None) -> list[Subject]:
     """The first sentences, or pictures, of a split."""
     if count is not None and count < 1:
         raise UserError(f"--count {count}: show at least one.")
     size = len(split) if count is None else min(count, len(split))
-    return inspect_rows(runs, examiners, prepared, split, range(size))
+    return inspect_rows(examiners, split, range(size))
 
 
-def inspect_rows(
-    runs: Sequence[Run], examiners: Sequence[Examiner], prepared: Prepared, split: Split, rows: Sequence[int]
-) -> list[Subject]:
+def inspect_rows(examiners: Sequence[Examiner], split: Split, rows: Sequence[int]) -> list[Subject]:
     """Sentences, or pictures, of a split, with the hypotheses that each run has written, or writes now."""
-    known = [_written(run, split) for run in runs]
+    known = [_written(examiner.run, split) for examiner in examiners]
     sources = [" ".join(words) for words in itertools.islice(split.source_texts(), max(rows, default=-1) + 1)]
     references = {row: split.reference_text(row) for row in rows}
     judged: list[list[Credit]] = []
-    for part in _chunks(rows, len(prepared.target_vocabulary), known):
+    for part in _chunks(rows, len(examiners[0].prepared.target_vocabulary), known):
         batch = to_device(collate(split, np.asarray(split.groups[:-1])[part]), examiners[0].device)
         texts = [references[row] for row in part]
         found = []
         for examiner, written in zip(examiners, known, strict=True):
-            hypotheses = (
-                translate(examiner.actor, prepared, batch.source, examiner.search)
-                if written is None
-                else [written[row] for row in part]
-            )
-            found.append(judge_words(examiner, prepared, batch, hypotheses, texts))
+            hypotheses = _said(examiner, batch) if written is None else [written[row] for row in part]
+            found.append(judge_words(examiner, batch, hypotheses, texts))
         judged += [list(one) for one in zip(*found, strict=True)]
     return [
         Subject(sources[row], [" ".join(words) for words in references[row]], each)
@@ -74,23 +66,26 @@ def inspect_one(run: Run, prepared: Prepared, name: str, number: int, lender: Ru
     examiners = load_examiners([run], prepared, lender)
     if examiners[0].critic is None:
         raise UserError(f"{run.folder} has no trained critic: give --critic RUN, a run of AC, ERAC or VAML.")
-    return inspect_rows([run], examiners, prepared, split, [number - 1])[0]
+    return inspect_rows(examiners, split, [number - 1])[0]
 
 
-def inspect_typed(examiners: Sequence[Examiner], prepared: Prepared, source: str, references: Sequence[str]) -> Subject:
+def inspect_typed(examiners: Sequence[Examiner], source: str, references: Sequence[str]) -> Subject:
     """A sentence of the user's own; without references only probabilities and entropies can be told."""
-    batch, texts = typed_batch(examiners[0], prepared, source, references)
+    batch, texts = typed_batch(examiners[0], source, references)
     judged = []
     for examiner in examiners:
-        hypotheses = translate(examiner.actor, prepared, batch.source, examiner.search)
-        judged += judge_words(examiner, prepared, batch, hypotheses, [texts])
+        judged += judge_words(examiner, batch, _said(examiner, batch), [texts])
     return Subject(source, list(references), judged)
 
 
-def typed_batch(
-    examiner: Examiner, prepared: Prepared, source: str, references: Sequence[str]
-) -> tuple[Batch, list[list[str]]]:
+def _said(examiner: Examiner, batch: Batch) -> list[list[str]]:
+    """What a run makes of some sources."""
+    return translate(examiner.actor, examiner.prepared, batch.source, examiner.search)
+
+
+def typed_batch(examiner: Examiner, source: str, references: Sequence[str]) -> tuple[Batch, list[list[str]]]:
     """A batch of one sentence, cut as the corpus was, and the references in words."""
+    prepared = examiner.prepared
     if prepared.pictures:
         raise UserError(f"{prepared.folder} holds pictures, not sentences: leave out --source.")
     batch = from_sentences([prepared.cut(source)], prepared.source_vocabulary)
@@ -105,18 +100,13 @@ def reference_ids(prepared: Prepared, references: Sequence[str]) -> tuple[Int[Te
 
 
 def judge_words(
-    examiner: Examiner,
-    prepared: Prepared,
-    batch: Batch,
-    hypotheses: Sequence[Sequence[str]],
-    references: Sequence[Sequence[Sequence[str]]],
+    examiner: Examiner, batch: Batch, hypotheses: Sequence[Words], references: Sequence[Sequence[Words]]
 ) -> list[Credit]:
     """Credit of hypotheses in words; `references` are those of the batch, in words."""
-    tokens = pad([prepared.target_ids(list(words)) for words in hypotheses]).to(batch.source.device)
+    tokens = pad([examiner.prepared.target_ids(list(words)) for words in hypotheses]).to(batch.source.device)
     pairs = zip(hypotheses, references, strict=True)
     bleus = [sentence_bleu(words, group) if group else None for words, group in pairs]
-    texts = [" ".join(words) for words in hypotheses]
-    return judge_tokens(examiner, prepared.target_vocabulary.words, batch, tokens, texts, bleus)
+    return judge_tokens(examiner, batch, tokens, [" ".join(words) for words in hypotheses], bleus)
 
 
 def _written(run: Run, split: Split) -> list[list[str]] | None:

@@ -16,6 +16,7 @@ from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
 from seqcredit.experiments.history import history, labels
 from seqcredit.experiments.runs import Run
+from seqcredit.inspect.page import part
 from seqcredit.rewards.metrics import label_of
 from seqcredit.training.log import Curve, History, titles, validated
 from seqcredit.training.watch import duration
@@ -163,40 +164,22 @@ def chart(curve: Curve, low: float, high: float, columns: int, rows: int = ROWS)
 
 # As a page
 
-STYLE = """
-:root { color-scheme: light dark; --ground: #ffffff; --ink: #1a1a1a; --pale: #666666; --grid: #dddddd; %s }
-@media (prefers-color-scheme: dark) { :root { --ground: #16181c; --ink: #e8e8e8; --pale: #a0a0a0;
-  --grid: #3a3d44; %s } }
-body { background: var(--ground); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem; }
-h1 { font-size: 1.2rem; } h2 { font-size: 0.95rem; margin: 0 0 0.3rem; font-weight: 600; }
-.charts { display: flex; flex-wrap: wrap; gap: 1.5rem; } figure { margin: 0; width: 460px; max-width: 100%%; }
-svg { width: 100%%; height: auto; } svg text { fill: var(--pale); font: 11px system-ui, sans-serif; }
-svg .grid { stroke: var(--grid); } svg polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
-.table { overflow-x: auto; } table { border-collapse: collapse; margin: 1.2rem 0; }
-th, td { border-bottom: 1px solid var(--grid); padding: 0.3rem 0.8rem 0.3rem 0; text-align: right; }
-th:first-child, td:first-child, td:last-child, th:last-child { text-align: left; }
-td:first-child { white-space: nowrap; } td:last-child { min-width: 20em; }
-.key { display: inline-block; width: 1.4em; height: 0; border-top: 3px solid; margin-right: 0.5em;
-  vertical-align: middle; }
-footer { color: var(--pale); }
-"""
-
 
 def page(found: Sequence[Watched], every: float, now: float | None = None) -> str:
     """All runs over each other, and a table of the last figures; it loads itself anew until the runs are done."""
-    again = (
-        "" if all(state.done for state in found) else f'<meta http-equiv="refresh" content="{max(1, round(every))}">\n'
-    )
+    done = all(state.done for state in found)
+    again = "" if done else f'<meta http-equiv="refresh" content="{max(1, round(every))}">\n'
     named = titles(state.history for state in found)
     light, dark = (" ".join(f"--run{n}: {pair[side]};" for n, pair in enumerate(PALETTE)) for side in (0, 1))
     figures = "\n".join(
         f"<figure><h2>{escape(name)}</h2>\n{_svg(found, key, name)}</figure>" for key, name in named.items()
     )
+    style = part("watch.css").replace("{{LIGHT}}", light).replace("{{DARK}}", dark)
     written = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{again}<title>seqcredit watch</title>\n'
-        f"<style>{STYLE % (light, dark)}</style>\n</head>\n<body>\n<h1>Runs</h1>\n{_table(found, named)}\n"
+        f"<style>\n{style}</style>\n</head>\n<body>\n<h1>Runs</h1>\n{_table(found, named)}\n"
         f'<div class="charts">\n{figures}\n</div>\n<footer>As of {written}; over updates.</footer>\n</body>\n</html>\n'
     )
 

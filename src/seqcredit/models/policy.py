@@ -27,15 +27,12 @@ class Rows(Protocol):
     @property
     def rows(self) -> int:
         """How many there are."""
-        ...
 
     def select(self: Same, index: Int[Tensor, " N"]) -> Same:
         """The rows at `index`, in its order."""
-        ...
 
     def join(self: Same, other: Same) -> Same:
         """These rows, then others."""
-        ...
 
 
 Some = TypeVar("Some", bound="Tensors")
@@ -79,7 +76,6 @@ class Attends(Protocol):
     @property
     def attention(self) -> Float[Tensor, "B S"]:
         """Weights of the source positions."""
-        ...
 
 
 @runtime_checkable
@@ -88,11 +84,9 @@ class Scores(Protocol):
 
     def table(self) -> Float[Tensor, "*S V"]:
         """Scores of all ids, written down."""
-        ...
 
     def linear(self) -> "Linear | None":
         """Features and readout, if that is how they are made: then the fused path can serve."""
-        ...
 
 
 class Linear(NamedTuple):

@@ -115,9 +115,8 @@ def grow(tokens: Int[Tensor, "B M T"], fork: Int[Tensor, "B M"], eos: int) -> tu
     """Source, sequence and position of every state of its own, and the tree that they make."""
     B, M, T = tokens.shape
     real = token_mask(tokens, eos)
-    last = torch.cat(
-        [torch.full_like(fork[:, :1], -1), fork[:, 1:]], 1
-    )  # position of the last state that is not its own
+    # The position of the last state that is not a sequence's own.
+    last = torch.cat([torch.full_like(fork[:, :1], -1), fork[:, 1:]], 1)
     b, m, t = (real & (torch.arange(T, device=tokens.device) > last.unsqueeze(-1))).nonzero().unbind(1)
     lengths = real.sum(-1) - 1 - last
     stems, twigs = ragged(lengths[:, 0]), ragged(lengths[:, 1:].flatten())

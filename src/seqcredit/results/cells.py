@@ -125,6 +125,11 @@ class Cell:
         """Whether it is of AC or ERAC, as the paper has them."""
         return bool(getattr(self.joint, "future_entropy", False))
 
+    @property
+    def erac(self) -> bool:
+        """Whether it is of ERAC: AC has no temperature."""
+        return self.future_entropy and self.option("tau") > 0
+
     def option(self, key: str) -> float:
         """A number among the options of its joint phase; nan where there is none."""
         return float(getattr(self.joint, key, math.nan))
@@ -270,6 +275,12 @@ def check_once(cells: Sequence[Cell], key: Callable[[Cell], object]) -> None:
             raise UserError(
                 f"{other.path} and {cell.path} both are {key(cell)} with seed {cell.seed}: give one of them."
             )
+
+
+def check_rows(cells: Sequence[Cell]) -> None:
+    """Cells of one table, with a row for each name."""
+    check_alike(cells)
+    check_once(cells, lambda cell: cell.name)
 
 
 def check_settings(cells: Sequence[Cell], varied: Sequence[str]) -> None:

@@ -16,10 +16,10 @@ import torch
 
 from seqcredit.data.batches import from_sentences
 from seqcredit.data.prepared import Prepared, Split
-from seqcredit.data.storage import checksum, write_whole
+from seqcredit.data.storage import checksum, write_json, write_whole
 from seqcredit.data.text import read_parallel
 from seqcredit.errors import UserError
-from seqcredit.experiments.build import build_metric, load_actor
+from seqcredit.experiments.build import build_metric
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.models.policy import Network
@@ -31,6 +31,7 @@ from seqcredit.rewards.metrics import (
     ROUGE_L,
     Metric,
     References,
+    Score,
     Words,
     corpus,
     corpus_bleu,
@@ -68,44 +69,23 @@ def scores(
 
 def _text_scores(hypotheses: Sequence[Words], references: References, sources: Sequence[Words]) -> Json:
     bleu, chrf = (corpus(metric, hypotheses, references) for metric in (BLEU, CHRF))
-    kept = [
-        i
-        for i, (source, group) in enumerate(zip(sources, references, strict=True))
-        if max(len(source), *map(len, group)) <= RELEASE_LONGEST
-    ]
-    filtered = corpus_bleu([hypotheses[i] for i in kept], [references[i] for i in kept])
-    return {
-        "bleu": round(bleu.value, 4),
-        "bleu_signature": bleu.signature,
-        "bleu_release_filter": {"bleu": round(filtered.value, 4), "sentences": len(kept), "longest": RELEASE_LONGEST},
-        "chrf": round(chrf.value, 4),
-        "chrf_signature": chrf.signature,
-    }
+    pairs = zip(sources, references, strict=True)
+    short = [max(len(source), *map(len, group)) <= RELEASE_LONGEST for source, group in pairs]
+    kept = itertools.compress(hypotheses, short), itertools.compress(references, short)
+    filtered = corpus_bleu(list(kept[0]), list(kept[1]))
+    released = {"bleu": round(filtered.value, 4), "sentences": sum(short), "longest": RELEASE_LONGEST}
+    return {**_signed("bleu", bleu), "bleu_release_filter": released, **_signed("chrf", chrf)}
+
+
+def _signed(name: str, score: Score) -> Json:
+    return {name: round(score.value, 4), f"{name}_signature": score.signature}
 
 
 def caption_scores(hypotheses: Sequence[Words], references: References) -> Json:
     """What captions are judged by besides: BLEU-1 to BLEU-4, CIDEr-D and ROUGE-L, with signatures."""
     bleus = {f"bleu_{n}": score for n, score in enumerate(corpus_bleus(hypotheses, references), 1)}
     others = {key: corpus(one, hypotheses, references) for key, one in (("cider", CIDER), ("rouge_l", ROUGE_L))}
-    return {
-        key: value
-        for name, score in (bleus | others).items()
-        for key, value in ((name, round(score.value, 4)), (f"{name}_signature", score.signature))
-    }
-
-
-def evaluate(
-    run: Run,
-    prepared: Prepared,
-    split: Split,
-    search: Search,
-    device: torch.device | str = "cpu",
-    phase: str | None = None,
-    metric: Metric | None = None,
-) -> tuple[Json, list[list[str]]]:
-    """Scores of a run on a split, and its hypotheses."""
-    actor = load_actor(run, prepared, device, phase)
-    return measured(actor, prepared, split, search, metric or metric_of(run, prepared), device)
+    return {key: value for item in (bleus | others).items() for key, value in _signed(*item).items()}
 
 
 def measured(
@@ -118,11 +98,8 @@ def measured(
     figures = scores(hypotheses, references, list(split.source_texts()), metric)
     if split.pictures:
         figures |= caption_scores(hypotheses, references)
-    return {
-        **figures,
-        "seconds_of_search": round(time.monotonic() - started, 2),
-        "search": search._asdict(),
-    }, hypotheses
+    figures |= {"seconds_of_search": round(time.monotonic() - started, 2), "search": search._asdict()}
+    return figures, hypotheses
 
 
 def conclude(
@@ -139,30 +116,32 @@ def final_search(recipe: Recipe) -> Search:
     return Search(recipe.beam, recipe.longest_output + 1)
 
 
-def evaluate_raw(
-    run: Run,
+def measured_raw(
+    actor: Network,
     prepared: Prepared,
-    source: Path,
-    reference: Path,
+    files: Sequence[Path],
     search: Search,
-    device: torch.device | str = "cpu",
-    phase: str | None = None,
-    metric: Metric | None = None,
+    metric: Metric,
+    device: torch.device | str,
 ) -> Json:
-    """Scores of a run on two text files, cut into words as its training data was."""
-    if prepared.pictures:
-        raise UserError(f"{run.folder} describes pictures: evaluate it on a split of its data.")
-    actor = load_actor(run, prepared, device, phase)
-    examples = list(read_parallel(source, reference))
+    """Scores of an actor on two text files, cut into words as its training data was."""
+    examples = list(read_parallel(*files))
     sources = [prepared.cut(example.source) for example in examples]
-    hypotheses: list[list[str]] = []
-    with torch.no_grad():
-        for start in range(0, len(sources), search.batch_size):
-            batch = from_sentences(sources[start : start + search.batch_size], prepared.source_vocabulary)
-            hypotheses += translate(actor, prepared, batch.source.to(device), search)
     references = [[prepared.reference_words(text) for text in example.references] for example in examples]
-    metric = metric or metric_of(run, prepared)
+    hypotheses = translate_all(actor, prepared, sources, search, device)
     return {**scores(hypotheses, references, sources, metric), "search": search._asdict()}
+
+
+@torch.no_grad()
+def translate_all(
+    actor: Network, prepared: Prepared, sentences: Sequence[Words], search: Search, device: torch.device | str
+) -> list[list[str]]:
+    """The best translation of each sentence in words, a few at a time."""
+    found: list[list[str]] = []
+    for start in range(0, len(sentences), search.batch_size):
+        batch = from_sentences(sentences[start : start + search.batch_size], prepared.source_vocabulary)
+        found += translate(actor, prepared, batch.source.to(device), search)
+    return found
 
 
 # What a run folder keeps of it
@@ -219,12 +198,9 @@ def keep(
     name = evaluation_name(run, split, search, phase, figures["metric"])
     if name == TEST:
         return write_result(run, split, figures, hypotheses)
-    path = _place(run, name).with_suffix(".json")
     kept = write_hypotheses(run, name, hypotheses)
-    trained = phase or run.phases_done()[-1]
-    result = {**_about(run, split), "phase": trained, **figures, "hypotheses_checksum": kept}
-    write_whole(path, (json.dumps(result, indent=1) + "\n").encode())
-    return path
+    result = {"phase": phase or run.phases_done()[-1], **figures, "hypotheses_checksum": kept}
+    return write_json(_place(run, name).with_suffix(".json"), _about(run, split) | result)
 
 
 def write_result(
@@ -248,8 +224,7 @@ def write_result(
         "torch": run.about["torch"],
         "vocabularies": run.about["vocabularies"],
     }
-    write_whole(path, (json.dumps(result, indent=1) + "\n").encode())
-    return path
+    return write_json(path, result)
 
 
 def _about(run: Run, split: str) -> Json:

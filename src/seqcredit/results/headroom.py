@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import Generator, Tensor, nn
 from seqcredit.algorithms.along import Along, likelihood
 from seqcredit.data.batches import Indices, chunks, collate, examples, to_device
 from seqcredit.data.prepared import Prepared, Split
-from seqcredit.data.storage import write_whole
+from seqcredit.data.storage import write_json
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_reward, load_actor
 from seqcredit.experiments.runs import Run
@@ -110,13 +111,7 @@ def _best(candidates: Int[Tensor, "B K T"], worth: Float[Tensor, "B K"]) -> Int[
 
 
 def measure(
-    run: Run,
-    prepared: Prepared,
-    split: str = "valid",
-    samples: int = 32,
-    device: str = "cpu",
-    say: Say = print,
-    metric: str | None = None,
+    run: Run, prepared: Prepared, split: str, samples: int, device: str, say: Say, metric: str | None = None
 ) -> Json:
     """Metric, pay-off and likelihood of a split in all of `WAYS`, and of as many training sentences offhand."""
     if samples < 2:
@@ -132,8 +127,8 @@ def measure(
     judge = metric_of(run, prepared, metric)
     about = {"split": split, "sentences": len(mine), "samples": samples, "width": recipe.beam}
     about |= {"metric": judge.name, "metric_label": judge.label}
-    found = _heard(speaker, speaker.at_length, mine, len(mine), prepared, judge, say)
-    return {**about, **found, "train": _heard(speaker, speaker.offhand, seen, len(mine), prepared, judge, say)}
+    heard = partial(_heard, speaker, most=len(mine), prepared=prepared, metric=judge, say=say)
+    return {**about, **heard(speaker.at_length, mine), "train": heard(speaker.offhand, seen)}
 
 
 @torch.no_grad()
@@ -178,14 +173,13 @@ def _spread(split: Split, most: int) -> list[Indices]:
     """Batches of as many examples, evenly spread over a split, the longest sources first."""
     chosen = np.unique(np.linspace(0, len(split) - 1, min(most, len(split))).astype(np.int64))
     chosen = chosen[np.argsort(-split.source_lengths[chosen], kind="stable")]
-    pairs = np.asarray(split.groups[:-1])[chosen]
-    return chunks(pairs, BATCH)
+    return chunks(np.asarray(split.groups[:-1])[chosen], BATCH)
 
 
 def write(run: Run, found: Json) -> None:
     """Keep it in the run folder, from where `seqcredit record` takes it."""
     try:
-        write_whole(run.folder / FILE, (json.dumps(found, indent=1) + "\n").encode())
+        write_json(run.folder / FILE, found)
     except OSError as error:
         raise UserError(f"{run.folder / FILE} cannot be written ({error.strerror}).") from None
 

@@ -1,9 +1,9 @@
 """What a table is about, besides recipes by seeds: the paper's tables, credit errors, headroom, a search."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from seqcredit.errors import UserError
-from seqcredit.results.cells import Cell, check_alike, check_once, check_settings
+from seqcredit.results.cells import Cell, check_alike, check_once, check_rows, check_settings
 from seqcredit.results.headroom import OFFHAND, WAYS
 from seqcredit.results.record import CREDIT
 from seqcredit.results.tables import (
@@ -68,7 +68,9 @@ def table1(cells: Sequence[Cell]) -> Table:
             means[name] = summary
             rows.append([setting, name, n, summary.spread(), least, most, *theirs])
         first = len(rows) - len(PAPER)
-        bold |= {(first + [*PAPER].index(best), 3) for best in _best(metric_of(mine), means)}
+        for pair in RIVALS:
+            best = better(metric_of(mine), {name: means[name] for name in pair})
+            bold |= {(first + [*PAPER].index(name), 3) for name in best}
         notes += [f"{setting}: {measured(mine)}"] if mine else []
         notes += footnotes(mine, {})
     header = ["task", "algorithm", "n", "mean", "min", "max", "paper: mean", "paper: min", "paper: max"]
@@ -84,25 +86,19 @@ def _algorithm(cell: Cell) -> str:
     return cell.recipe.removesuffix(FEEDING).removesuffix(FROM_MLE)
 
 
-def _best(metric: Metric, means: Mapping[str, Summary]) -> Iterable[str]:
-    for pair in RIVALS:
-        yield from better(metric, {name: means[name].mean for name in pair if means[name].values})
-
-
 def ablation(cells: Sequence[Cell]) -> Table:
     """Smoothing by target rate: the mean validation of ERAC, beside the paper's own."""
     grid, metric = ablation_grid(cells), judged_by(cells)
     rates = sorted({*(rate for row in grid.values() for rate in row), *PAPER_ABLATION[0.0]})
     rows: list[list[str]] = []
-    ours, rules = {}, set()
+    ours: dict[tuple[int, int], Summary] = {}
+    rules = set()
     for smoothing in sorted({*grid, *PAPER_ABLATION}):
         rules.add(len(rows))
-        for column, rate in enumerate(rates, 2):
-            summary = grid.get(smoothing, {}).get(rate)
-            if summary and summary.values:
-                ours[len(rows), column] = summary.mean
-        found = [_grid_text(grid.get(smoothing, {}).get(rate)) for rate in rates]
-        rows.append([f"{smoothing:g}", "ours", *found])
+        found = {rate: grid[smoothing][rate] for rate in rates if rate in grid.get(smoothing, {})}
+        ours |= {(len(rows), rates.index(rate) + 2): summary for rate, summary in found.items()}
+        texts = (found[rate].spread() if rate in found else MISSING for rate in rates)
+        rows.append([f"{smoothing:g}", "ours", *texts])
         if smoothing in PAPER_ABLATION:
             rows.append([f"{smoothing:g}", "paper", *(_paper_text(smoothing, rate) for rate in rates)])
     notes = [
@@ -120,7 +116,7 @@ def judged_by(cells: Sequence[Cell]) -> Metric:
 
 def ablation_grid(cells: Sequence[Cell]) -> dict[float, dict[float, Summary]]:
     """Validation of ERAC's cells: smoothing -> target rate -> runs."""
-    mine = [cell for cell in cells if cell.future_entropy and cell.option("tau") > 0]
+    mine = [cell for cell in cells if cell.erac]
     if not mine:
         raise UserError("There is no cell of ERAC among them: an ablation is made of runs that end with actor_critic.")
     check_alike(mine)
@@ -138,10 +134,6 @@ def _place(cell: Cell) -> str:
     return f"smoothing = {cell.option('smoothing'):g}, target_rate = {cell.option('target_rate'):g}"
 
 
-def _grid_text(summary: Summary | None) -> str:
-    return summary.spread() if summary else MISSING
-
-
 def _paper_text(smoothing: float, rate: float) -> str:
     value = PAPER_ABLATION[smoothing].get(rate)
     mark = DIVERGED if (smoothing, rate) in PAPER_DIVERGED else ""
@@ -157,8 +149,7 @@ def entropy(cells: Sequence[Cell]) -> Table:
     means = {}
     for name, (mean, deviation, most) in PAPER_ENTROPY.items():
         summary = Summary.of_scores(cell for cell in mine if cell.recipe == name)
-        if summary.values:
-            means[len(rows)] = summary.mean
+        means[len(rows)] = summary
         n, *_, largest = summary.texts()
         rows.append([name, n, summary.spread(), largest, f"{mean:.2f} ± {deviation:.2f}", f"{most:.2f}"])
     best = {(row, 2) for row in better(metric_of(mine), means)}
@@ -168,8 +159,7 @@ def entropy(cells: Sequence[Cell]) -> Table:
 
 def credit(cells: Sequence[Cell]) -> Table:
     """How far a learned Q was from the exact one at its best, and how good is what was trained with it."""
-    check_alike(cells)
-    check_once(cells, lambda cell: cell.name)
+    check_rows(cells)
     rows = []
     for name, group in by_name(cells).items():
         least = (Summary.of(group, lambda cell, key=key: cell.least(key)).spread() for key in CREDIT)  # type: ignore[misc]
@@ -181,8 +171,7 @@ def credit(cells: Sequence[Cell]) -> Table:
 
 def headroom(cells: Sequence[Cell]) -> Table:
     """What actors say in several ways, of sentences that they have not seen and of some that they have."""
-    check_alike(cells)
-    check_once(cells, lambda cell: cell.name)
+    check_rows(cells)
     rooms = [{"metric": DEFAULT, **(cell.room or {})} for cell in cells]
     asked = {tuple(map(room.get, ("split", "samples", "width", "metric"))) for room in rooms}
     if len(asked) > 1 or None in next(iter(asked)):
@@ -194,9 +183,8 @@ def headroom(cells: Sequence[Cell]) -> Table:
     rows = []
     for name, group in groups.items():
         for figure, said in ((metric, _label(rooms[0])), ("payoff", "pay-off")):
-            mine, seen = (
-                _means(group, *where, figure, ways=ways) for where, ways in (((), WAYS), (("train",), OFFHAND))
-            )
+            mine = [_mean(group, figure, way) for way in WAYS]
+            seen = [_mean(group, "train", figure, way) for way in OFFHAND]
             nats = [_mean(group, *where, "nll") if figure == metric else "" for where in ((), ("train",))]
             rows.append([label(name, groups), str(len(group)), said, *mine, nats[0], *seen, nats[1]])
     header = [*WAYS.values(), "nats", *(f"train: {said}" for said in (*map(WAYS.__getitem__, OFFHAND), "nats"))]
@@ -207,10 +195,6 @@ def _label(room: Json) -> str:
     return str(room.get("metric_label", label_of(room.get("metric", DEFAULT))))
 
 
-def _means(cells: Sequence[Cell], *keys: str, ways: Iterable[str]) -> list[str]:
-    return [_mean(cells, *keys, way) for way in ways]
-
-
 def _mean(cells: Sequence[Cell], *keys: str) -> str:
     return Summary.of(cells, lambda cell: cell.headroom(*keys)).spread()
 
@@ -218,11 +202,9 @@ def _mean(cells: Sequence[Cell], *keys: str) -> str:
 def _asked(cells: Sequence[Cell]) -> list[str]:
     """What the columns of a headroom are."""
     room = cells[0].room or {}
-    split, sentences, samples, width, signature = map(
-        room.__getitem__, ("split", "sentences", "samples", "width", "signature")
-    )
+    samples, width, size = room["samples"], room["width"], f"{room['sentences']:,} sentences"
     return [
-        f"{_label(room)}{of_data(cells)}, {split}, {sentences:,} sentences, and of as many of train, {signature}.",
+        f"{_label(room)}{of_data(cells)}, {room['split']}, {size}, and of as many of train, {room['signature']}.",
         f"By its beliefs: of the {width} that beam search finds and of {-(-samples // 2)} samples, the one with the "
         f"best mean pay-off if {samples // 2} other samples are taken for the reference. By the reference: the best of "
         f"the {width}. Nats: what a token of the reference costs.",
@@ -231,8 +213,7 @@ def _asked(cells: Sequence[Cell]) -> list[str]:
 
 def search(cells: Sequence[Cell]) -> Table:
     """What was tried with each recipe, and which of it validation chose; the test has no say, and no column."""
-    check_alike(cells)
-    check_once(cells, lambda cell: cell.name)
+    check_rows(cells)
     rows: list[list[str]] = []
     metric = judged_by(cells)
     best, rules = set(), set()
@@ -241,8 +222,7 @@ def search(cells: Sequence[Cell]) -> Table:
         found = {}
         for name, group in by_name(tried).items():
             summary = Summary.of(group, lambda cell: cell.validation, metric.digits)
-            if summary.values:
-                found[len(rows)] = summary.mean
+            found[len(rows)] = summary
             rows.append([recipe, name, summary.texts()[0], summary.spread()])
         best |= {(row, 3) for row in better(metric, found)}
     notes = [

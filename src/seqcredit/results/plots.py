@@ -1,11 +1,10 @@
 """Figures, as PNG or SVG by the name of the file. They need matplotlib: the extra 'plots'."""
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,49 +26,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":")
 TASKS = {"Machine translation": False, "Image captioning": True}  # are there pictures?
-DIVERGING = ("reward", "advantage")  # quantities of which zero is the middle
 STYLES = {"MLE": ("#000000", "o"), "RAML": ("#0072b2", "s"), "soft Q": ("#009e73", "^"), "ERAC": ("#d55e00", "D")}
 AXES = {"vocabulary": "words of the vocabulary, V", "words": "words of a sentence, T", "samples": "proposals, M"}
-
-
-@runtime_checkable
-class Judged(Protocol):
-    """A hypothesis with a number for each token, as `seqcredit.inspect.numbers` makes it."""
-
-    @property
-    def words(self) -> Sequence[str]: ...
-
-    @property
-    def logp(self) -> Sequence[float]: ...
-
-    @property
-    def entropy(self) -> Sequence[float]: ...
-
-    @property
-    def rewards(self) -> Sequence[float] | None: ...
-
-    @property
-    def q(self) -> Sequence[float] | None: ...
-
-    @property
-    def value(self) -> Sequence[float] | None: ...
-
-    @property
-    def advantage(self) -> Sequence[float] | None: ...
-
-
-@runtime_checkable
-class Subject(Protocol):
-    """A source, its references, and what runs make of it."""
-
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def references(self) -> Sequence[str]: ...
-
-    @property
-    def credits(self) -> Sequence[Judged]: ...
 
 
 def check(path: Path) -> None:
@@ -78,13 +36,13 @@ def check(path: Path) -> None:
         raise UserError(f"{path}: a figure's name ends in .png or .svg.")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}.")
-    _pyplot()
+    load_pyplot()
 
 
 def growth(found: Mapping[str, Mapping[str, Sequence[float]]], values: Mapping[str, Sequence[int]], path: Path) -> None:
     """Time of a step along each axis, both logarithmic: a straight line is a power."""
-    pyplot = _pyplot()
-    figure, panels = pyplot.subplots(1, len(found), figsize=(3.1 * len(found), 3.0), sharey=True, layout="constrained")
+    pyplot = load_pyplot()
+    figure, panels = pyplot.subplots(1, len(found), figsize=(3.1 * len(found), 3.0), sharey=True)
     for panel, (axis, lines) in zip(panels, found.items(), strict=True):
         for name, milliseconds in lines.items():
             colour, marker = STYLES[name]
@@ -95,7 +53,7 @@ def growth(found: Mapping[str, Mapping[str, Sequence[float]]], values: Mapping[s
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("ms a step")
     panels[0].legend(frameon=False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def tau(cells: "Sequence[Cell]", path: Path) -> None:
@@ -106,16 +64,14 @@ def tau(cells: "Sequence[Cell]", path: Path) -> None:
     tasks = [(name, group) for name, of in TASKS.items() if (group := [cell for cell in mine if cell.pictures == of])]
     if not tasks:
         raise UserError("There is no cell of AC or ERAC among them: the figure is made of runs with different tau.")
-    pyplot = _pyplot()
-    figure, panels = pyplot.subplots(
-        1, len(tasks), figsize=(4.2 * len(tasks), 3.2), squeeze=False, layout="constrained"
-    )
+    pyplot = load_pyplot()
+    figure, panels = pyplot.subplots(1, len(tasks), figsize=(4.2 * len(tasks), 3.2), squeeze=False)
     for panel, (name, group) in zip(panels[0], tasks, strict=True):
         mle = [c for c in cells if c.recipe == "MLE" and c.pictures == group[0].pictures and c.score is not None]
         _tau_panel(panel, group, mle)
         panel.set(xlabel="temperature τ", title=name)
     panels[0][0].set_ylabel(f"test {metric_of(mine).label}")
-    _save(figure, path)
+    save(figure, path)
 
 
 def _tau_panel(panel: "Axes", cells: "Sequence[Cell]", mle: "Sequence[Cell]") -> None:
@@ -159,12 +115,10 @@ def curves(histories: "Mapping[str, History]", path: Path) -> None:
     shown = titles(histories.values())
     if not shown:
         raise UserError("There is nothing to draw yet: no line of these logs has a figure.")
-    pyplot = _pyplot()
+    pyplot = load_pyplot()
     columns = min(3, len(shown))
-    size = (3.6 * columns, 2.5 * math.ceil(len(shown) / columns) + 0.5)
-    figure, grid = pyplot.subplots(
-        math.ceil(len(shown) / columns), columns, figsize=size, squeeze=False, layout="constrained"
-    )
+    rows = math.ceil(len(shown) / columns)
+    figure, grid = pyplot.subplots(rows, columns, figsize=(3.6 * columns, 2.5 * rows + 0.5), squeeze=False)
     for panel in grid.flat[len(shown) :]:
         panel.remove()
     longest = max(history.entries[-1]["total"] for history in histories.values() if history.entries)
@@ -180,7 +134,7 @@ def curves(histories: "Mapping[str, History]", path: Path) -> None:
         panel.grid(alpha=0.3)
     lines = [pyplot.Line2D([], [], **_style(number), label=name) for number, name in enumerate(histories)]
     figure.legend(handles=lines, loc="outside lower center", ncols=min(6, len(lines)), frameon=False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
@@ -192,9 +146,7 @@ def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
     if not shown:
         raise UserError("No cell among them has a credit error: set `exact` of a phase to measure it.")
     names = list(dict.fromkeys(cell.name for cell in cells))
-    figure, panels = _pyplot().subplots(
-        1, len(shown), figsize=(4.4 * len(shown), 3.6), squeeze=False, layout="constrained"
-    )
+    figure, panels = load_pyplot().subplots(1, len(shown), figsize=(4.4 * len(shown), 3.6), squeeze=False)
     for panel, key in zip(panels[0], shown, strict=True):
         for cell in cells:
             if found := cell.curve(key):
@@ -204,9 +156,9 @@ def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.yaxis.set_minor_formatter(lambda value, _: "")
         panel.grid(alpha=0.3, which="both")
-    lines = [_pyplot().Line2D([], [], **_style(number), label=name) for number, name in enumerate(names)]
+    lines = [load_pyplot().Line2D([], [], **_style(number), label=name) for number, name in enumerate(names)]
     figure.legend(handles=lines, loc="outside lower center", ncols=min(2 * len(shown), len(lines)), frameon=False)
-    _save(figure, path)
+    save(figure, path)
 
 
 def _style(number: int, marked: bool = True) -> Json:
@@ -219,65 +171,25 @@ def ablation(cells: "Sequence[Cell]", path: Path) -> None:
     """Mean validation of ERAC as a heat map of smoothing by target rate; a place without runs stays empty."""
     from seqcredit.results.layouts import ablation_grid, judged_by
 
-    pyplot, grid = _pyplot(), ablation_grid(cells)
+    pyplot, grid = load_pyplot(), ablation_grid(cells)
     rows, columns = sorted(grid), sorted({rate for row in grid.values() for rate in row})
     summaries = [[grid[row].get(rate) for rate in columns] for row in rows]
     means = [[summary.mean if summary else math.nan for summary in row] for row in summaries]
     size = (1.1 * len(columns) + 2.2, 0.6 * len(rows) + 1.3)
-    figure, panel = pyplot.subplots(figsize=size, layout="constrained")
+    figure, panel = pyplot.subplots(figsize=size)
     image = panel.imshow(means, cmap="cividis", aspect="auto")
     for r, row in enumerate(summaries):
         for c, summary in enumerate(row):
             text = summary.spread().replace(" ± ", "\n± ") if summary else "-"
-            panel.text(c, r, text, ha="center", va="center", color=_ink(image, means[r][c]))
+            panel.text(c, r, text, ha="center", va="center", color=ink(image, means[r][c]))
     panel.set_xticks(range(len(columns)), [f"{rate:g}" for rate in columns])
     panel.set_yticks(range(len(rows)), [f"{row:g}" for row in rows])
     panel.set(xlabel="target rate β", ylabel="smoothing λ")
     figure.colorbar(image, label=f"validation {judged_by(cells).label}")
-    _save(figure, path)
+    save(figure, path)
 
 
-def credit(subject: Subject, path: Path) -> None:
-    """Tokens by quantities; every row has its own scale, and that of rewards and advantages has zero in its middle."""
-    pyplot = _pyplot()
-    shown = subject.credits[0]
-    quantities = {
-        "reward": shown.rewards,
-        "Q": shown.q,
-        "value": shown.value,
-        "advantage": shown.advantage,
-        "entropy": shown.entropy,
-        "probability": [math.exp(logp) for logp in shown.logp],
-    }
-    count, names = len(shown.words), list(quantities)
-    size = (max(6.0, 0.62 * count + 1.6), 0.42 * len(names) + 1.9)
-    figure, panels = pyplot.subplots(len(names), 1, figsize=size, layout="constrained")
-    figure.get_layout_engine().set(h_pad=0.01, hspace=0)
-    for panel, name in zip(panels, names, strict=True):
-        values = quantities[name] or []
-        largest = max(map(abs, values)) or 1.0
-        low, high = (-largest, largest) if name in DIVERGING else (min(0.0, *values), max(values))
-        image = panel.imshow(
-            [values], cmap="PuOr" if name in DIVERGING else "cividis", aspect="auto", vmin=low, vmax=high
-        )
-        for c, value in enumerate(values):
-            panel.text(
-                c, 0, f"{round(value, 2) + 0.0:.2f}", ha="center", va="center", fontsize=8, color=_ink(image, value)
-            )
-        panel.set_yticks([0], [name])
-        panel.set_xticks([])
-        panel.tick_params(length=0)
-        for side in panel.spines.values():
-            side.set_visible(False)
-    panels[-1].set_xticks(range(count), shown.words, rotation=45, ha="right", rotation_mode="anchor")
-    width = int(size[0] * 15)
-    said = (("source", subject.source), ("reference", subject.references[0]))
-    text = "\n".join("\n    ".join(textwrap.wrap(f"{name}: {words}", width)) for name, words in said)
-    panels[0].set_title(text, loc="left", fontsize=9)
-    _save(figure, path)
-
-
-def _ink(image: "AxesImage", value: float) -> str:
+def ink(image: "AxesImage", value: float) -> str:
     """Black or white, whichever can be read on the colour of a value."""
     if math.isnan(value):
         return "black"
@@ -285,24 +197,25 @@ def _ink(image: "AxesImage", value: float) -> str:
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
 
 
-def _pyplot() -> "ModuleType":
+def load_pyplot() -> "ModuleType":
+    """Matplotlib, which writes the same file every time."""
     try:
         import matplotlib
     except ImportError:
         raise UserError("Figures need matplotlib: pip install 'seqcredit[plots]'.") from None
     matplotlib.use("agg")
-    matplotlib.rcParams.update(
-        {"svg.hashsalt": "seqcredit", "svg.fonttype": "none", "font.size": 9, "text.parse_math": False}
-    )
+    matplotlib.rcParams.update({"font.size": 9, "figure.constrained_layout.use": True, "text.parse_math": False})
+    matplotlib.rcParams.update({"svg.hashsalt": "seqcredit", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
     return pyplot
 
 
-def _save(figure: "Figure", path: Path) -> None:
+def save(figure: "Figure", path: Path) -> None:
+    """Write a figure, and forget it."""
     try:
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}.") from None
     finally:
-        _pyplot().close(figure)
+        load_pyplot().close(figure)

@@ -1,20 +1,19 @@
 """Cells of `results/`: what one finished run measured, small enough to keep, with what it takes to repeat it."""
 
 import gzip
-import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from seqcredit.data.prepared import Prepared
-from seqcredit.data.storage import write_whole
+from seqcredit.data.storage import write_json, write_whole
 from seqcredit.errors import UserError
 from seqcredit.experiments.history import history
 from seqcredit.experiments.recipe import resolved
 from seqcredit.experiments.runs import Run
 from seqcredit.results import headroom
 from seqcredit.results.compare import check_same_split
-from seqcredit.results.evaluate import TEST, hypotheses_file, metric_of, read_result
+from seqcredit.results.evaluate import TEST, hypotheses_file, metric_of, read_hypotheses, read_result
 from seqcredit.results.significance import bootstrap
 from seqcredit.rewards.metrics import Statistics
 from seqcredit.types import Json
@@ -60,16 +59,13 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> Json:
 def record(run: Run, prepared: Prepared, path: Path, against: Sequence[Run] = ()) -> None:
     """Write a cell, and beside it the hypotheses of the test set and the rows of their metric, for comparisons."""
     found, split = cell(run, prepared, against), prepared.split(TEST)
-    references, sources = list(split.reference_texts()), list(split.source_texts())
-    rows = metric_of(run, prepared, found.get("metric")).statistics(
-        read_result(run, references)[1], references, sources
-    )
+    references, metric = list(split.reference_texts()), metric_of(run, prepared, found.get("metric"))
+    rows = metric.statistics(read_hypotheses(run, TEST), references, list(split.source_texts()))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        hypotheses = gzip.compress(hypotheses_file(run, TEST).read_bytes(), mtime=0)
-        write_whole(path.with_suffix(".txt.gz"), hypotheses)
+        write_whole(path.with_suffix(".txt.gz"), gzip.compress(hypotheses_file(run, TEST).read_bytes(), mtime=0))
         write_whole(path.with_suffix(COUNTS), gzip.compress(_lines(rows).encode(), mtime=0))
-        write_whole(path, (json.dumps(found, indent=1) + "\n").encode())  # the last: whoever sees it has all three
+        write_json(path, found)  # the last: whoever sees it has all three
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror}); choose another file.") from None
 

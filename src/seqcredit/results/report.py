@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError
+from seqcredit.experiments.entries import tables_of
 from seqcredit.experiments.recipe import read_toml
 from seqcredit.options import check_keys
 from seqcredit.results import cells, layouts, plots, tables
@@ -24,6 +25,7 @@ FIGURES: dict[str, tuple[str, Callable[[Sequence[Cell], Path], None]]] = {
     "ablation": ("Validation {} over smoothing and target rate", plots.ablation),
 }
 FOLDER = "figures"  # beside the TOML
+KEYS = ("cells", "layout", "baseline", "rivals", "figure", "commands", "metric")  # of a section that holds cells
 
 
 class Place(NamedTuple):
@@ -35,20 +37,6 @@ class Place(NamedTuple):
     def link(self, path: Path) -> str:
         """A path as the page writes it, the same on every machine."""
         return Path(os.path.relpath(path, self.page)).as_posix()
-
-
-class Body(NamedTuple):
-    """Paragraphs and tables in Markdown, and the figures that they show."""
-
-    blocks: list[str]
-    figures: dict[Path, bytes]
-
-
-class Held(NamedTuple):
-    """What a section may hold besides its text: the keys that belong to it, and how it is made from them."""
-
-    keys: tuple[str, ...]
-    body: Callable[[Json, Place, str], Body]
 
 
 @dataclass(frozen=True)
@@ -84,9 +72,14 @@ def make(file: Path, out: Path) -> Report:
     for section in _sections(table, str(file)):
         where = f"{file}: section {section['title']!r}"
         blocks += [f"## {section['title']}", _text(section, "text", where)]
-        for body in _bodies(section, place, where):
-            blocks += body.blocks
-            figures |= body.figures
+        if "cells" in section:
+            try:
+                shown, drawn = _cells(section, place, where)
+            except UserError as error:
+                said = str(error)
+                raise UserError(said if said.startswith(where) else f"{where}: {said}") from None
+            blocks += shown
+            figures |= drawn
     return Report(out, "\n\n".join(block for block in blocks if block) + "\n", figures)
 
 
@@ -96,9 +89,7 @@ def make(file: Path, out: Path) -> Report:
 def _sections(table: Json, where: str) -> list[Json]:
     """All sections, each with a title of its own and with keys that belong together."""
     check_keys(table, ("text", "section"), where)
-    sections = table.get("section", [])
-    if not isinstance(sections, list) or not all(isinstance(section, Mapping) for section in sections):
-        raise UserError(f"{where}: write each section as [[section]].")
+    sections = tables_of(table, "section", where)
     titles: list[str] = []
     for number, section in enumerate(sections, 1):
         title = _text(section, "title", f"{where}: section {number}")
@@ -107,19 +98,9 @@ def _sections(table: Json, where: str) -> list[Json]:
         if _slug(title) in titles:
             raise UserError(f"{where}: there are two sections {title!r}; give each its own title.")
         titles.append(_slug(title))
-        held = [key for kind in HELD if kind in section for key in (kind, *HELD[kind].keys)]
-        check_keys(section, ("title", "text", *(held or HELD)), f"{where}: section {title!r}")
+        held = KEYS if "cells" in section else KEYS[:1]
+        check_keys(section, ("title", "text", *held), f"{where}: section {title!r}")
     return sections
-
-
-def _bodies(section: Json, place: Place, where: str) -> Iterable[Body]:
-    for kind, held in HELD.items():
-        if kind in section:
-            try:
-                yield held.body(section, place, where)
-            except UserError as error:
-                said = str(error)
-                raise UserError(said if said.startswith(where) else f"{where}: {said}") from None
 
 
 def _text(table: Json, key: str, where: str) -> str:
@@ -193,8 +174,8 @@ def _holds_cells(path: Path) -> bool:
     return path.suffix == ".json" or (path.is_dir() and any(path.rglob("*.json")))
 
 
-def _cells(section: Json, place: Place, where: str) -> Body:
-    """A table, comparisons of rivals, a figure and the commands; what has not been run is said."""
+def _cells(section: Json, place: Place, where: str) -> tuple[list[str], dict[Path, bytes]]:
+    """A table, comparisons of rivals, a figure and the commands, and the figures' files; what is not run is said."""
     shown = Shown.parse(section, where)
     found, missing = shown.find(place)
     ready, figures = _ready(found, shown, bool(missing)), {}
@@ -213,7 +194,7 @@ def _cells(section: Json, place: Place, where: str) -> Body:
         places = (f"`{place.link(place.home / pattern)}`" for pattern in missing)
         blocks.append(f"Not run yet, or not finished: {', '.join(places)}.")
     blocks += [commands(found)] if found and shown.commands else []
-    return Body([block.strip() for block in blocks], figures)
+    return [block.strip() for block in blocks], figures
 
 
 def _ready(found: Sequence[Cell], shown: Shown, waiting: bool) -> Shown:
@@ -224,14 +205,10 @@ def _ready(found: Sequence[Cell], shown: Shown, waiting: bool) -> Shown:
         return shown
     base = shown.baseline if shown.baseline and tables.row(tables.by_name(found), shown.baseline) else None
     shown = replace(shown, baseline=base)
-    if not any(map(_is_erac, found)):
+    if not any(cell.erac for cell in found):
         layout = "" if shown.layout == "ablation" else shown.layout
         shown = replace(shown, layout=layout, figure="credit" if shown.figure == "credit" else "")
     return shown
-
-
-def _is_erac(cell: Cell) -> bool:
-    return cell.future_entropy and cell.option("tau") > 0
 
 
 def _table(found: Sequence[Cell], shown: Shown, tests: tables.Significances) -> tables.Table:
@@ -251,8 +228,7 @@ def rivals(
         for pair in pairs:
             keys = [tables.row(groups, name) for name in pair]
             mine, theirs = (groups[key] if key else [] for key in keys)
-            cells.check_alike([*mine, *theirs])
-            cells.check_once([*mine, *theirs], lambda cell: cell.name)
+            cells.check_rows([*mine, *theirs])
             labels = (tables.label(key, groups) if key else name for key, name in zip(keys, pair, strict=True))
             seeds = " and ".join(str(len(tables.counted(group))) for group in (mine, theirs))
             of = f", {data}" if len(sets) > 1 else ""
@@ -273,15 +249,8 @@ def commands(found: Sequence[Cell]) -> str:
     lines = []
     for name, group in tables.by_name(found).items():
         for cell in group:
-            about = (
-                f"seed {cell.seed}",
-                f"commit {cell.figures.get('commit', 'unknown')}",
-                cell.signature or "no figure yet",
-            )
-            lines += [f"# {name}, {cell}: {', '.join(about)}", cell.command]
+            commit, signature = cell.figures.get("commit", "unknown"), cell.signature or "no figure yet"
+            lines += [f"# {name}, {cell}: seed {cell.seed}, commit {commit}, {signature}", cell.command]
     longest = max((len(run) for run in re.findall("`+", "\n".join(lines))), default=0)
     fence = "`" * max(3, longest + 1)
     return "\n".join(["<details><summary>Commands</summary>", "", fence, *lines, fence, "", "</details>"])
-
-
-HELD = {"cells": Held(("layout", "baseline", "rivals", "figure", "commands", "metric"), _cells)}

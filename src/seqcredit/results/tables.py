@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import TypeVar
 
 from seqcredit.errors import UserError
-from seqcredit.results.cells import Cell, check_alike, check_once
+from seqcredit.results.cells import Cell, check_rows
 from seqcredit.results.significance import Scores, Significance, of_means, resampled
 from seqcredit.rewards.metrics import BLEU, Metric, Statistics
 
@@ -89,16 +89,16 @@ def metric_of(cells: Iterable[Cell]) -> Metric:
     return next((cell.metric for cell in cells if cell.metric), BLEU)
 
 
-def better(metric: Metric, means: Mapping[Place, float]) -> set[Place]:
-    """Where the best of several figures is; nowhere if there is none to compare it with."""
+def better(metric: Metric, found: Mapping[Place, Summary]) -> set[Place]:
+    """Where the best of several means is; nowhere if there is none to compare it with."""
+    means = {place: summary.mean for place, summary in found.items() if summary.values}
     best = max if metric.higher else min
     return {best(means, key=means.__getitem__)} if len(means) > 1 else set()
 
 
 def plain(cells: Sequence[Cell], baseline: str | None = None, tests: "Significances | None" = None) -> Table:
     """Recipes by seeds, with mean, spread and range, and the difference to a baseline with its significance."""
-    check_alike(cells)
-    check_once(cells, lambda cell: cell.name)
+    check_rows(cells)
     groups = by_name(cells)
     base = row(groups, baseline or "MLE")
     if baseline and base is None:

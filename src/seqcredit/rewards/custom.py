@@ -60,15 +60,12 @@ class Custom:
         """Call the function for all pairs."""
         hypotheses = [self._spell(ids) for ids, _ in pairs]
         references = [[self._spell(ids) for ids in group] for _, group in pairs]
-        values: list[object]
         if self.batched:
-            given = self._call(hypotheses, references) if pairs else []
-            right = isinstance(given, list) and len(given) == len(pairs)
-            got = f"{len(given)} scores" if isinstance(given, list) else f"a {type(given).__name__}"
-            check(
-                right, f"{self.name}: the function returned {got} for {len(pairs)} prefixes, return one float for each."
-            )
-            values = given if isinstance(given, list) else []
+            values = self._call(hypotheses, references) if pairs else []
+            if not isinstance(values, list) or len(values) != len(pairs):
+                got = f"{len(values)} scores" if isinstance(values, list) else f"a {type(values).__name__}"
+                wanted = f"{len(pairs)} prefixes, return one float for each"
+                raise UserError(f"{self.name}: the function returned {got} for {wanted}.")
         else:
             values = [self._call(*arguments) for arguments in zip(hypotheses, references, strict=True)]
         found = zip(pairs, values, hypotheses, strict=True)

@@ -3,14 +3,13 @@
 So the same rows give the figure of a test set, of a part of it, and of every sample that a bootstrap draws from it.
 """
 
-import difflib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from seqcredit.errors import UserError
 from seqcredit.named import find, is_named, said
+from seqcredit.options import nearest
 from seqcredit.rewards.cider import CiderD
 from seqcredit.rewards.edit import EditDistance
 from seqcredit.rewards.prefixes import reference_lengths
@@ -39,58 +39,11 @@ DEFAULT, REWARD = "bleu", "reward"
 AT_ONCE = 256  # examples that a reward scores together
 
 
-@runtime_checkable
-class Metric(Protocol):
-    """How good are hypotheses, all of them together?"""
-
-    @property
-    def name(self) -> str:
-        """The key in results and logs, and the word on the command line."""
-
-    @property
-    def label(self) -> str:
-        """As tables say it."""
-
-    @property
-    def higher(self) -> bool:
-        """Is more better?"""
-
-    @property
-    def digits(self) -> int:
-        """How many of them tables show behind the point."""
-
-    @property
-    def width(self) -> int:
-        """Numbers of a row."""
-
-    def statistics(
-        self, hypotheses: Sequence[Words], references: References, sources: Sequence[Words] | None = None
-    ) -> Statistics:
-        """All that the metric needs to know of each example."""
-
-    def score(self, sums: Sums) -> float:
-        """The figure of the sum of some rows: of the corpus, or of any sample of it."""
-
-    def example(self, row: Sums) -> float:
-        """The figure of one example alone."""
-
-    def signature(self, references: References) -> str:
-        """How it is measured: without that a figure says nothing."""
-
-
 class Score(NamedTuple):
     """A figure that can be published."""
 
     value: float
     signature: str
-
-
-def corpus(
-    metric: Metric, hypotheses: Sequence[Words], references: References, sources: Sequence[Words] | None = None
-) -> Score:
-    """The figure of a whole test set."""
-    sums = metric.statistics(hypotheses, references, sources).sum(0)
-    return Score(metric.score(sums), metric.signature(references))
 
 
 @dataclass(frozen=True)
@@ -110,7 +63,7 @@ class Counted:
     def statistics(
         self, hypotheses: Sequence[Words], references: References, sources: Sequence[Words] | None = None
     ) -> Statistics:
-        """SacreBLEU's counts: whole numbers."""
+        """What is known of each example, SacreBLEU's counts: whole numbers."""
         _check_sizes(hypotheses, references)
         _check_references(references)
         if not hypotheses:
@@ -119,7 +72,7 @@ class Counted:
         return np.array(judge._extract_corpus_statistics(_texts(hypotheses), known), np.float64)  # type: ignore[arg-type]
 
     def score(self, sums: Sums) -> float:
-        """SacreBLEU's, in the precision of the sums."""
+        """The figure of the sum of some rows, of the corpus or any sample of it: sacreBLEU's, in their precision."""
         return float(_sacrebleu(self.name)._compute_score_from_stats(list(sums)).score)
 
     def example(self, row: Sums) -> float:
@@ -127,7 +80,7 @@ class Counted:
         return float(_sacrebleu(self.name, alone=True)._compute_score_from_stats(list(row)).score)
 
     def signature(self, references: References) -> str:
-        """SacreBLEU's, with the number of references."""
+        """How it is measured: sacreBLEU's, with the number of references."""
         few = list({len(group): group for group in references}.values())
         return _by_sacrebleu(_sacrebleu(self.name), [group[0] for group in few], few).signature
 
@@ -182,6 +135,20 @@ class Ratio:
     def signature(self, references: References) -> str:
         """The same for all references."""
         return self.says
+
+
+# How good are hypotheses, all of them together? Both kinds have a `name`, which is the key in results and logs and the
+# word on the command line, and a `label`, as tables say it; whether more is better (`higher`), how many `digits` tables
+# show, and how many numbers a row has (`width`).
+Metric = Counted | Ratio
+
+
+def corpus(
+    metric: Metric, hypotheses: Sequence[Words], references: References, sources: Sequence[Words] | None = None
+) -> Score:
+    """The figure of a whole test set."""
+    sums = metric.statistics(hypotheses, references, sources).sum(0)
+    return Score(metric.score(sums), metric.signature(references))
 
 
 def _each(values: Sequence[float] | torch.Tensor | Statistics) -> Statistics:
@@ -277,19 +244,16 @@ def own(name: str, function: object) -> Metric:
     return Ratio(name, label, rows, about, bool(getattr(function, "higher_is_better", True)), 4, 1.0)
 
 
-def metric(name: str, folder: Path | None = None, reward: Metric | None = None) -> Metric:
-    """A metric by its name: one of `METRICS`, "reward" as the caller has made it, or the user's "my_file:function"."""
+def metric(name: str, folder: Path | None = None) -> Metric:
+    """A metric by its name: one of `METRICS`, or the user's "my_file:function"."""
     if name in METRICS:
         return METRICS[name]
-    if name == REWARD and reward is not None:
-        return reward
     if is_named(name):
         return own(name, find(name, folder))
     if name == REWARD:
         raise UserError("The metric 'reward' needs the data of a run, and there is none here: choose another one.")
-    near = difflib.get_close_matches(name, [*METRICS, REWARD], 1)
-    known = f"the nearest is {near[0]!r}" if near else f"there are {', '.join([*METRICS, REWARD])}"
-    raise UserError(f"There is no metric {name!r}; {known}, or one of your own as FILE:FUNCTION.")
+    near = nearest(name, [*METRICS, REWARD], "there are")
+    raise UserError(f"There is no metric {name!r}{near}, or one of your own as FILE:FUNCTION.")
 
 
 def label_of(name: str) -> str:

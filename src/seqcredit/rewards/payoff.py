@@ -101,12 +101,8 @@ def _metric(payoff: Payoff, words: Sequence[str], documents: Callable[[], Tensor
                 "This pay-off was given in Python, and only Python knows it: put the function into a file of its own "
                 "and name it FILE:FUNCTION, or go on in Python."
             )
-        case _:
-            return Custom(_function(payoff.metric, folder), words, unk_matches=unk, text=True, name=payoff.metric)
-
-
-def _function(name: str, folder: Path | None) -> Callable[..., object]:
-    found = find(name, folder)
-    if not callable(found):
-        raise UserError(f"{name} is not a function: make it one of (text, references) that returns a number.")
-    return found
+        case name:
+            found = find(name, folder)
+            if not callable(found):
+                raise UserError(f"{name} is not a function: make it one of (text, references) that returns a number.")
+            return Custom(found, words, unk_matches=unk, text=True, name=name)

@@ -69,9 +69,8 @@ class RougeN:
         """ROUGE-N of the first 0, 1, ..., T tokens."""
         words = hypothesis_words(tokens, self.unk_matches)
         known = counts_in(words, reference_words(references), self.order)[-1]  # (B, R, T)
-        matches = prefix_sums(matched(occurrences(words, self.order)[-1].unsqueeze(1), known)).to(
-            real_dtype(self.dtype)
-        )
+        nth = occurrences(words, self.order)[-1].unsqueeze(1)
+        matches = prefix_sums(matched(nth, known)).to(real_dtype(self.dtype))
         shorter = self.order - 1
         precision = matches / (prefix_lengths(tokens) - shorter).clamp(min=1).unsqueeze(1)
         recall = matches / (reference_lengths(references) - shorter).clamp(min=1).unsqueeze(-1)
