@@ -92,7 +92,7 @@ def test_a_reward_and_a_metric_of_ones_own(tmp_path: Path) -> None:
         return float(text.split().count("two"))
 
     start = sc.train(SMALL, pairs(), algorithm=sc.MLE(epochs=4, learning_rate=0.02), say=None)
-    plan = sc.AC(epochs=8, critic_epochs=3, learning_rate=0.01, mle_weight=0.0)
+    plan = sc.AC(epochs=8, critic_epochs=20, critic_learning_rate=0.02, learning_rate=0.01, mle_weight=0.0)
     trained = sc.train(
         start, pairs(), reward=twos, metric=twos, algorithm=plan, longest_output=8, out=tmp_path / "x", say=None
     )

@@ -124,7 +124,7 @@ class ERAC(Plan):
 
     tau: float = option(0.01, NOT_NEGATIVE)  # weight of the entropy; too much makes samples random
     critic_epochs: int = option(6, FROM_1)  # at the most, before the actor moves
-    critic_least: float = option(0.1, SHARE)  # of the returns' variance Q must explain so much, or the actor stays
+    critic_least: float = option(0.05, SHARE)  # of the returns' variance Q must explain so much, or the actor stays
     mle_epochs: int = option(20, FROM_0)  # at the most, for a model that is not trained yet
     learning_rate: float = option(0.0005, ABOVE_0)
     critic_learning_rate: float = option(0.002, ABOVE_0)
@@ -132,7 +132,7 @@ class ERAC(Plan):
     samples: int = option(1, FROM_1)  # for each source
     mle_weight: float = option(0.1, NOT_NEGATIVE)  # of the references' likelihood beside the reward
     leash: float = option(0.0, NOT_NEGATIVE)  # weight of the KL to the model that it started from
-    cautious: bool = True  # shorter steps while the critic explains little
+    cautious: bool = False  # shorter steps while the critic explains little
     smoothing: float = option(10.0, NOT_NEGATIVE)  # of the variance of Q over the vocabulary
     target_rate: float = option(0.1, UP_TO_1)  # how fast the target network follows the critic
     trace: float = option(0.9, SHARE)  # how much of what follows later counts; 0 looks one step ahead, as in the paper

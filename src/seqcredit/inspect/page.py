@@ -54,7 +54,7 @@ def about(examiner: Examiner) -> Json:
     return {
         "name": examiner.name,
         "critic": examiner.critic_name,
-        "payoff": METRICS[payoff.metric] + scaled,
+        "payoff": METRICS.get(payoff.metric, payoff.metric.rpartition(":")[2]) + scaled,
         "tau": examiner.tau,
         "soft": examiner.soft,
         "exact": has_oracle(examiner),

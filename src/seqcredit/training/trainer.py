@@ -158,7 +158,8 @@ class Trainer:
         self.learner = Learner(task.networks, self.phase, task.reward, self.generator, self.processes)
         self.validator = Validator(task, self.learner, self.device)
         self.best = {}
-        self.say(self._plan(self.phase))
+        if self.phase.name not in self.status.skipped:
+            self.say(self._plan(self.phase))
 
     def _plan(self, phase: Phase) -> str:
         """What is about to happen, in a line."""
