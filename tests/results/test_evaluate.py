@@ -213,6 +213,16 @@ def test_what_diverged_is_known_from_the_log(shown: Shown, tmp_path: Path) -> No
     assert (found["bleu"], found["diverged"]) == (2.0, ["critic"])
 
 
+def test_what_was_skipped_is_known_from_the_log(shown: Shown, tmp_path: Path) -> None:
+    run = replace(shown.mle, folder=Path(shutil.copytree(shown.mle.folder, tmp_path / "mle")))
+    path = write_result(run, "test", {"bleu": 1.0}, [["a"]])
+    assert "skipped" not in json.loads(path.read_text())
+    line = {"event": "skipped", "phase": "critic", "updates": 3, "why": "too little", "skipped": ["ac"], "time": 1.0}
+    (run.folder / "log.jsonl").write_text(json.dumps(line) + "\n")
+    write_result(run, "test", {"bleu": 1.0}, [["a"]])
+    assert json.loads(path.read_text())["skipped"] == {"phases": ["ac"], "why": "too little"}
+
+
 def test_the_metric_of_a_run(shown: Shown, tmp_path: Path) -> None:
     run, prepared = shown.vaml, shown.prepared
     known = list(prepared.split("test").reference_texts())

@@ -285,6 +285,15 @@ def test_notes_say_what_cells_do_not_share(folder: Path, prepared: Prepared, tmp
     assert notes[-1] == "Cells of different recipes stand in one row: x."
 
 
+def test_a_note_says_where_an_actor_did_not_move(prepared: Prepared, tmp_path: Path) -> None:
+    why = {"phases": ["actor_critic"], "why": "the critic explains 0.01"}
+    write_cell(tmp_path / "erac-1.json", prepared, "ERAC", references(prepared), 1, skipped=why)
+    stayed = cells.read([tmp_path])
+    (note,) = tables.footnotes(stayed, {"ERAC": stayed})
+    assert note.startswith("The actor did not move: ")
+    assert note.endswith("erac-1.json, the critic explains 0.01.")
+
+
 def test_nothing_is_not_set_in_bold_and_a_column_is_as_many_letters() -> None:
     table = Table(["name", "a", "b"], [["x", "", tables.MISSING], ["y", "1", "2"]], bold={(0, 1), (0, 2), (1, 1)})
     assert tables.markdown(table).splitlines()[2:] == ["| x |  | - |", "| y | **1** | 2 |"]

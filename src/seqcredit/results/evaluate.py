@@ -218,6 +218,7 @@ def write_result(
         **figures,
         "hypotheses_checksum": kept,
         "diverged": before.get("diverged", list(diverged or [])),
+        **skipped(entries),
         "validation": validation(entries),
         "seconds": seconds(entries),
         "peak_memory_mb": before.get("peak_memory_mb", round(peak_memory())),
@@ -225,6 +226,12 @@ def write_result(
         "vocabularies": run.about["vocabularies"],
     }
     return write_json(path, result)
+
+
+def skipped(entries: Sequence[Json]) -> Json:
+    """The phases that did not begin, and why, if there are any."""
+    found = [entry for entry in entries if entry["event"] == "skipped"][-1:]
+    return {"skipped": {"phases": entry["skipped"], "why": entry["why"]} for entry in found}
 
 
 def _about(run: Run, split: str) -> Json:

@@ -253,6 +253,8 @@ def of_data(cells: Sequence[Cell]) -> str:
 def footnotes(cells: Sequence[Cell], groups: Mapping[str, Sequence[Cell]]) -> list[str]:
     lost = [f"{cell}, {', '.join(cell.figures['diverged'])}" for cell in cells if cell.diverged]
     notes = [f"{DIVERGED} diverged and left out: {'; '.join(lost)}."] if lost else []
+    stayed = [f"{cell}, {cell.figures['skipped']['why']}" for cell in cells if "skipped" in cell.figures]
+    notes += [f"The actor did not move: {'; '.join(stayed)}."] if stayed else []
     searches = {str(cell.figures["search"]) for cell in cells if "search" in cell.figures}
     if len(searches) > 1:
         notes.append("The cells were not all decoded in the same way.")
