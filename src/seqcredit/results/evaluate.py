@@ -230,8 +230,8 @@ def write_result(
 
 def skipped(entries: Sequence[Json]) -> Json:
     """The phases that did not begin, and why, if there are any."""
-    found = [entry for entry in entries if entry["event"] == "skipped"][-1:]
-    return {"skipped": {"phases": entry["skipped"], "why": entry["why"]} for entry in found}
+    last = next((entry for entry in reversed(entries) if entry["event"] == "skipped"), None)
+    return {} if last is None else {"skipped": {"phases": last["skipped"], "why": last["why"]}}
 
 
 def _about(run: Run, split: str) -> Json:
