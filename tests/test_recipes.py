@@ -125,7 +125,7 @@ FOLDERS = {
         256,
     ),
     "multi30k": Folder(FIVE | FROM_MLE - {"vaml-from-mle"}, "default", 256, dropout=0.5, epochs=24),
-    "multi30k-small": Folder({"mle", "raml", "vaml"}, "default", 128, 12),
+    "multi30k-small": Folder({"mle", "raml", "vaml", "ac", "mle-continued"}, "default", 128, 12),
     "tatoeba": Folder(FIVE | FROM_MLE | {"erac-exact-eos", "erac-without-future-entropy"}, "default", 128, 8),
 }
 CELLS = [(folder, stem) for folder, about in FOLDERS.items() for stem in sorted(about.stems)]
@@ -196,7 +196,7 @@ def test_a_recipe_is_of_its_folder(folder: str, stem: str) -> None:
         assert phase.clip == 5.0
         last = stem == "erac-released" and phase.name == "actor_critic"
         assert phase.decay == (1.0 if phase.anneal else 0.9 if last else 0.5)
-        assert phase.anneal == (folder in ("tatoeba", "multi30k") and warm and phase.name != "mle")
+        assert phase.anneal == (folder in ("tatoeba", "multi30k", "multi30k-small") and warm and phase.name != "mle")
 
 
 @pytest.mark.parametrize(("folder", "stem"), CELLS)
@@ -510,6 +510,11 @@ def test_from_mle_they_have_the_budget_of_mle_continued(folder: str, stem: str) 
     scratch = recipe(folder, algorithm(stem)).phase[-1]
     budget = {key: getattr(second, key) for key in KEYS if key not in ("name", "learning_rate")}
     assert (first, last) == (mle, replace(scratch, samples=2, learning_rate=0.0006, **budget))
+
+
+@pytest.mark.parametrize("stem", ["ac", "mle-continued"])
+def test_short_sentences_have_the_pace_of_all(stem: str) -> None:
+    assert recipe("multi30k-small", stem).phase[1:] == recipe("multi30k", stem).phase[1:]
 
 
 def test_a_copying_critic_is_the_same_on_both_data_sets() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from cellar import bleu, make_data, references, spoilt, table_command, write_cell
 from seqcredit.data.prepared import Prepared
-from seqcredit.results import cells, layouts
+from seqcredit.results import cells, layouts, tables
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +121,20 @@ def test_where_lower_is_better_bold_is_lower(prepared: Prepared, tmp_path: Path)
     assert search.notes[0].startswith("Validation token error rate of the last phase")
     credit = layouts.credit(found)
     assert credit.header[-1] == "test token error rate"
+
+
+def test_what_critics_knew_when_their_actors_began_to_move(prepared: Prepared, tmp_path: Path) -> None:
+    """The last of each curve, the mean over seeds."""
+    for seed, shift in ((1, 0.0), (2, 0.2)):
+        curves = {"explained": [[5, 0.1], [9, 0.5 + shift]], "agreement": [[9, 0.25]], "explained_last": [[9, -1.0]]}
+        write_cell(tmp_path / f"trace-{seed}.json", prepared, "AC", references(prepared), seed, credit=curves)
+    write_cell(tmp_path / "mle-1.json", prepared, "MLE", references(prepared), 1)
+    table = layouts.critics(cells.read([tmp_path]))
+    rows = {row[0]: dict(zip(table.header, row, strict=True)) for row in table.rows}
+    assert rows["trace"]["explained"].startswith("0.60")
+    assert (rows["trace"]["agreement"], rows["trace"]["last third"]) == ("0.25 ± 0.00", "-1.00 ± 0.00")
+    assert rows["trace"]["credit error"] == rows["mle"]["explained"] == rows["mle"]["agreement"] == tables.MISSING
+    assert rows["mle"]["test BLEU"] == "100.00"
 
 
 def test_a_metric_of_ones_own_has_more_digits(prepared: Prepared, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ class Cell:
         return float(getattr(self.joint, key, math.nan))
 
     def curve(self, key: str) -> Curve:
-        """One of `record.CREDIT` over updates; empty where it was not measured."""
+        """One of `record.CREDIT` or `record.SHARES` over updates; empty where it was not measured."""
         if self.run:
             return history(self.run).curve(key)
         return [(int(updates), float(value)) for updates, value in self.figures.get("credit", {}).get(key, [])]
@@ -143,6 +143,10 @@ class Cell:
     def least(self, key: str) -> float | None:
         """The lowest point of such a curve."""
         return min((value for _, value in self.curve(key)), default=None)
+
+    def last(self, key: str) -> float | None:
+        """Its end."""
+        return self.curve(key)[-1][1] if self.curve(key) else None
 
     @property
     def room(self) -> Json | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from seqcredit.errors import UserError
 from seqcredit.results.cells import Cell, check_alike, check_once, check_rows, check_settings
 from seqcredit.results.headroom import OFFHAND, WAYS
-from seqcredit.results.record import CREDIT
+from seqcredit.results.record import CREDIT, SHARES
 from seqcredit.results.tables import (
     DIVERGED,
     MISSING,
@@ -169,6 +169,22 @@ def credit(cells: Sequence[Cell]) -> Table:
     return Table(["way", "n", "credit error", "KL of token targets", f"test {metric_of(cells).label}"], rows, notes)
 
 
+def critics(cells: Sequence[Cell]) -> Table:
+    """What critics knew before their actors moved, and how good these are in the end."""
+    check_rows(cells)
+    rows = []
+    for name, group in by_name(cells).items():
+        known = (Summary.of(group, lambda cell, key=key: cell.last(key)).spread() for key in (*SHARES, CREDIT[0]))  # type: ignore[misc]
+        scores = Summary.of_scores(group)
+        rows.append([name, str(len(scores.values)), *known, scores.spread()])
+    header = ["way", "n", "explained", "first third", "middle", "last third", "agreement", "credit error"]
+    said = (
+        "Explained: what share of the variance of the returns. Agreement: how what tells likely words apart goes with "
+    )
+    notes = [measured(cells), *footnotes(cells, {}), f"{said}rollouts, as a correlation. Both on validation data."]
+    return Table([*header, f"test {metric_of(cells).label}"], rows, notes)
+
+
 def headroom(cells: Sequence[Cell]) -> Table:
     """What actors say in several ways, of sentences that they have not seen and of some that they have."""
     check_rows(cells)
@@ -237,6 +253,7 @@ LAYOUTS: dict[str, Callable[[Sequence[Cell]], Table]] = {
     "ablation": ablation,
     "entropy": entropy,
     "credit": credit,
+    "critics": critics,
     "headroom": headroom,
     "search": search,
 }

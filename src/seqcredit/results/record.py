@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from seqcredit.algorithms.exact import THIRDS
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import write_json, write_whole
 from seqcredit.errors import UserError
@@ -20,6 +21,7 @@ from seqcredit.types import Json
 
 COUNTS = ".counts.gz"  # beside a cell
 CREDIT = ("credit_error", "credit_kl")  # curves over updates, where a run measured them against the exact oracle
+SHARES = ("explained", *THIRDS, "agreement")  # and where it asked what a critic knows
 
 
 def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> Json:
@@ -37,7 +39,7 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> Json:
             "test": found.signature,
         }
     manifest, log = prepared.manifest, history(run)
-    credit = {key: curve for key in CREDIT if (curve := log.curve(key))}
+    credit = {key: curve for key in (*CREDIT, *SHARES) if (curve := log.curve(key))}
     room = headroom.read(run)
     return {
         **result,
