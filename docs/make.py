@@ -26,6 +26,7 @@ OPTIONS = {
     ("algorithms/erac.py", "Judging"): "critic, actor_critic",
     ("algorithms/erac.py", "Critic"): 'objective = "critic"',
     ("algorithms/erac.py", "ActorCritic"): 'objective = "actor_critic"',
+    ("algorithms/reinforce.py", "Reinforce"): 'objective = "reinforce"',
 }
 FOLDERS = (
     "",

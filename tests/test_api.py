@@ -29,7 +29,22 @@ def pairs(count: int = 120, seed: int = 0) -> list[tuple[str, str]]:
     return [(" ".join(row), " ".join(words[digit] for digit in row)) for row in rows]
 
 
-PUBLIC = {"AC", "ERAC", "LSTM", "MLE", "RAML", "VAML", "Evaluation", "Trained", "load", "models", "rewards", "train"}
+PUBLIC = {
+    "AC",
+    "ERAC",
+    "LSTM",
+    "MLE",
+    "RAML",
+    "REINFORCE",
+    "SCST",
+    "VAML",
+    "Evaluation",
+    "Trained",
+    "load",
+    "models",
+    "rewards",
+    "train",
+}
 
 
 def test_what_is_public_is_documented_with_an_example_that_runs() -> None:
@@ -78,7 +93,13 @@ def test_training_goes_on_from_what_was_trained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "plan", [sc.RAML(epochs=1), sc.VAML(epochs=1, q_epochs=1), sc.AC(epochs=1, mle_epochs=1, critic_epochs=1)]
+    "plan",
+    [
+        sc.RAML(epochs=1),
+        sc.VAML(epochs=1, q_epochs=1),
+        sc.SCST(epochs=1, mle_epochs=1),
+        sc.AC(epochs=1, mle_epochs=1, critic_epochs=1),
+    ],
 )
 def test_every_plan_trains(plan: sc.MLE) -> None:
     trained = sc.train(SMALL, pairs(60), algorithm=plan, longest_output=6, say=None)

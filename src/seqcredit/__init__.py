@@ -5,9 +5,9 @@
     trained = sc.train(sc.LSTM(), pairs, reward="bleu", algorithm=sc.ERAC())
     trained.translate("guten morgen")
 
-`train` trains, `load` opens a run folder, `MLE`, `RAML`, `VAML`, `AC` and `ERAC` are the algorithms, `LSTM` is the
-paper's model, `rewards` scores every prefix, `models` says what any other model must do. All of it is imported when it
-is first used.
+`train` trains, `load` opens a run folder, `MLE`, `RAML`, `VAML`, `AC`, `ERAC`, `REINFORCE` and `SCST` are the
+algorithms, `LSTM` is the paper's model, `rewards` scores every prefix, `models` says what any other model must do. All
+of it is imported when it is first used.
 """
 
 import importlib
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seqcredit import models, rewards
     from seqcredit.api import train
-    from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, VAML
+    from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, REINFORCE, SCST, VAML
     from seqcredit.models.build import LSTM
     from seqcredit.trained import Evaluation, Trained, load
 
@@ -28,6 +28,8 @@ __all__ = [
     "LSTM",
     "MLE",
     "RAML",
+    "REINFORCE",
+    "SCST",
     "VAML",
     "Evaluation",
     "Trained",
@@ -40,7 +42,7 @@ __all__ = [
 _FROM = {
     "train": "seqcredit.api",
     **dict.fromkeys(("Evaluation", "Trained", "load"), "seqcredit.trained"),
-    **dict.fromkeys(("AC", "ERAC", "MLE", "RAML", "VAML"), "seqcredit.experiments.presets"),
+    **dict.fromkeys(("AC", "ERAC", "MLE", "RAML", "REINFORCE", "SCST", "VAML"), "seqcredit.experiments.presets"),
     "LSTM": "seqcredit.models.build",
 }
 

@@ -20,7 +20,7 @@ def test_repeated_bigrams() -> None:
 def test_the_same_network_samples_and_is_scored() -> None:
     """With dropout: the words that were drawn are those of the distribution that the loss sees."""
     nets, bound = models(dropout=0.3), 7
-    rollout = roll_out(nets, BATCH, REWARD, noise(), Asked(1, bound, True, False, False))
+    rollout = roll_out(nets.actor, BATCH, REWARD, noise(), Asked(1, bound, True, False, False))
     assert torch.equal(rollout.tokens, drawn(nets, bound))
     several = noise()
     dropout, uniform = nets.actor.drop(bound, several), several.uniform(bound)
@@ -37,7 +37,7 @@ def test_the_same_network_samples_and_is_scored() -> None:
 @pytest.mark.parametrize("fused", [True, False])
 def test_references_are_scored_in_the_same_pass_as_if_they_were_alone(fused: bool) -> None:
     nets, bound = models(dropout=0.3), 4  # shorter than the longest reference
-    rollout = roll_out(nets, BATCH, REWARD, noise(), Asked(2, bound, fused, False, True))
+    rollout = roll_out(nets.actor, BATCH, REWARD, noise(), Asked(2, bound, fused, False, True))
     actor, known, several = nets.actor, BATCH.references[:, 0], noise().repeated(2)
     dropout, _ = actor.drop(bound, several), several.uniform(bound)
     own = actor.drop(known.shape[1], several.__class__(several.generator, 4))
@@ -55,15 +55,15 @@ def test_references_are_scored_in_the_same_pass_as_if_they_were_alone(fused: boo
 
 def test_what_eos_would_add() -> None:
     nets, late = models(dropout=0.0), OnlyFinished(REWARD)
-    rollout = roll_out(nets, BATCH, late, noise(), Asked(1, 7, True, True, False))
+    rollout = roll_out(nets.actor, BATCH, late, noise(), Asked(1, 7, True, True, False))
     assert rollout.ends is not None
     whole = REWARD.prefix_scores(rollout.tokens, BATCH.references)[:, :-1]
     unfinished = (torch.arange(whole.shape[1]) <= lengths(rollout.tokens).unsqueeze(1)) & (
         torch.arange(whole.shape[1]) < rollout.tokens.shape[1]
     )
     torch.testing.assert_close(rollout.ends[unfinished], whole[unfinished])
-    assert roll_out(nets, BATCH, late, noise(), Asked(1, 7, True, False, False)).ends is None
-    at_once = roll_out(nets, BATCH, REWARD, noise(), Asked(1, 7, True, True, False))
+    assert roll_out(nets.actor, BATCH, late, noise(), Asked(1, 7, True, False, False)).ends is None
+    at_once = roll_out(nets.actor, BATCH, REWARD, noise(), Asked(1, 7, True, True, False))
     assert at_once.scores.any()
     assert at_once.ends is not None
     assert not at_once.ends.any()  # prefixes have their score already
@@ -71,7 +71,7 @@ def test_what_eos_would_add() -> None:
 
 def test_what_is_watched_by_hand() -> None:
     nets = models(dropout=0.0)
-    rollout = roll_out(nets, BATCH, REWARD, noise(), Asked(1, 7, True, False, False))
+    rollout = roll_out(nets.actor, BATCH, REWARD, noise(), Asked(1, 7, True, False, False))
     tokens, references = pad([[2, 3, 2, 3], [UNK], []], 7), pad_references([[[2, 3]], [[4]], [[5, 6]]])
     batch = rollout.batch._replace(references=references)
     scores = torch.arange(24.0).view(3, 8)

@@ -2,7 +2,19 @@
 
 import torch
 
-from seqcredit.algorithms import ActorCritic, Critic, Mle, Models, Outcome, Phase, Progress, Raml, SoftQ, Vaml
+from seqcredit.algorithms import (
+    ActorCritic,
+    Critic,
+    Mle,
+    Models,
+    Outcome,
+    Phase,
+    Progress,
+    Raml,
+    Reinforce,
+    SoftQ,
+    Vaml,
+)
 from seqcredit.draws import Noise
 from seqcredit.models import critic as judges
 from seqcredit.models.lstm import Seq2Seq
@@ -53,6 +65,9 @@ EVERY_WAY: dict[str, Phase] = {  # that a loss is formed
     "ERAC on a leash, normalised": ActorCritic(
         "erac", 1.0, tau=0.3, leash=0.6, entropy_form="normalised", mle_weight=0.0
     ),
+    "REINFORCE": Reinforce("r", 1.0, baseline="none", extra_length=1),
+    "SCST": Reinforce("r", 1.0, mle_weight=0.2, extra_length=1),
+    "leave one out": Reinforce("r", 1.0, baseline="others", samples=3, extra_length=1),
     "ERAC, normalised": ActorCritic("erac", 1.0, tau=0.3, entropy_form="normalised", mle_weight=0.0),
 }
 

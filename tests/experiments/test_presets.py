@@ -2,9 +2,9 @@
 
 import pytest
 
-from seqcredit.algorithms import ActorCritic, Critic, Mle, Raml, SoftQ, Vaml
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Raml, Reinforce, SoftQ, Vaml
 from seqcredit.errors import UserError
-from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, VAML, Plan
+from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, REINFORCE, SCST, VAML, Plan
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,8 @@ from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, VAML, Plan
         (VAML(), [SoftQ, Vaml], [SoftQ, Vaml]),
         (AC(), [Mle, Critic, ActorCritic], [Critic, ActorCritic]),
         (ERAC(), [Mle, Critic, ActorCritic], [Critic, ActorCritic]),
+        (REINFORCE(), [Mle, Reinforce], [Reinforce]),
+        (SCST(), [Mle, Reinforce], [Reinforce]),
     ],
 )
 def test_phases_for_a_fresh_model_and_for_a_trained_one(plan: Plan, fresh: list[type], trained: list[type]) -> None:
@@ -69,3 +71,15 @@ def test_options_reach_their_phases() -> None:
 def test_a_value_out_of_range_is_one_sentence() -> None:
     with pytest.raises(UserError, match=r"VAML: kappa is 2\.0, but it must be from 0 to 1"):
         VAML(kappa=2.0)
+
+
+def test_options_of_reinforce_reach_it() -> None:
+    plan = REINFORCE(epochs=4, batch_size=12, learning_rate=0.1, samples=3, mle_weight=0.8, mle_epochs=6)
+    mle, last = plan.phases(trained=False)
+    assert isinstance(last, Reinforce)
+    assert (last.epochs, last.batch_size, last.learning_rate, last.samples, last.mle_weight) == (4, 12, 0.1, 3, 0.8)
+    assert (mle.epochs, mle.batch_size, mle.learning_rate) == (6, 12, 0.002)
+    assert last.baseline == "others"
+    assert [REINFORCE(samples=1).phases(trained=True)[0], SCST().phases(trained=True)[0]] == [
+        Reinforce("reinforce", 0.0002, "adam", epochs=10, decay=0.7)
+    ] * 2

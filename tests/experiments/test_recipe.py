@@ -286,6 +286,13 @@ INTERVALS: dict[str, dict[str, Interval]] = {
         "critic_clip": ABOVE_0,
     },
 }
+INTERVALS["phase.reinforce"] = {
+    **EVERY_PHASE,
+    "samples": FROM_1,
+    "extra_length": FROM_0,
+    "longest_sample": FROM_1,
+    "mle_weight": NOT_NEGATIVE,
+}
 KINDS: dict[str, type] = {"": Recipe, "payoff": Payoff, "actor": LSTM, "critic": LSTM} | {
     f"phase.{k}": v for k, v in ALGORITHMS.items()
 }

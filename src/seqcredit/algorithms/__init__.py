@@ -7,6 +7,7 @@ from pathlib import Path
 from seqcredit.algorithms.erac import ActorCritic, Critic
 from seqcredit.algorithms.mle import Mle
 from seqcredit.algorithms.phase import Criterion, Models, Outcome, Phase, Progress
+from seqcredit.algorithms.reinforce import Reinforce
 from seqcredit.algorithms.soft_q import SoftQ
 from seqcredit.algorithms.vaml import Raml, Vaml
 from seqcredit.errors import UserError
@@ -23,6 +24,7 @@ __all__ = [
     "Phase",
     "Progress",
     "Raml",
+    "Reinforce",
     "SoftQ",
     "Vaml",
     "algorithm",
@@ -37,6 +39,7 @@ ALGORITHMS: dict[str, type[Phase]] = {
     "vaml": Vaml,
     "critic": Critic,
     "actor_critic": ActorCritic,
+    "reinforce": Reinforce,
 }
 
 

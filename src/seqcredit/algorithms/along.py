@@ -79,6 +79,15 @@ def likelihood(
     return losses.raml(actor.logp, tokens, weights, eos).sum()
 
 
+def policy_gradient(actor: Along, tokens: Int[Tensor, "B T"], credit: Float[Tensor, "B T"]) -> Float[Tensor, ""]:
+    """Sum of - log pi of the tokens, each with its own credit, which is a constant."""
+    eos = actor.alphabet.eos
+    if not actor.fused:
+        return (credit.detach() * losses.mle(actor.logp, tokens, eos)).sum()
+    packing = pack(tokens, eos)
+    return fused.cross_entropy(actor.packed(packing), packing.take(tokens), packing.take(credit))[0]
+
+
 def distillation(
     actor: Along,
     q: Along,

@@ -94,6 +94,12 @@ class Judging(Phase):
         with part("critic"):
             return Along.of(critic, critic.score(read(critic, rollout.batch), rollout.tokens), self.fused)
 
+    def target(self, models: Models, rollout: Rollout) -> Along:
+        """What the target network says of the samples."""
+        network = models.slow_judge
+        with torch.no_grad(), part("target"):
+            return Along.of(network, network.score(read(network, rollout.batch), rollout.tokens), self.fused)
+
     def critic_loss(self, q: Along, rollout: Rollout, judged: Judged, noise: Noise) -> tuple[Tensor, Sums]:
         """Loss of the critic, and what is worth watching of the samples."""
         tokens, eos, rewards = rollout.tokens, q.alphabet.eos, token_rewards(rollout.scores)
@@ -129,11 +135,10 @@ class Critic(Judging):
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """TD error and smoothing on samples of a fixed actor. Algorithm 3 with the actor fixed."""
         with torch.no_grad():
-            rollout = roll_out(models, batch, reward, noise, self.asked(batch, reference=False))
-        rewards = token_rewards(rollout.scores)
+            rollout = roll_out(models.actor, batch, reward, noise, self.asked(batch, reference=False))
+        target, rewards = self.target(models, rollout), token_rewards(rollout.scores)
         with part("target"):
-            networks, looking = (rollout.actor, rollout.target), self.looking(progress)
-            judged = evaluate(*networks, rollout.tokens, rewards, looking, rollout.forced)
+            judged = evaluate(rollout.actor, target, rollout.tokens, rewards, self.looking(progress), rollout.forced)
         loss, watched = self.critic_loss(self.q(models, rollout), rollout, judged, noise)
         return Outcome({"critic": loss}, watched)
 
@@ -175,9 +180,9 @@ class ActorCritic(Judging):
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """Algorithm 3: ERAC, or Actor-Critic where tau = 0."""
-        rollout = roll_out(models, batch, reward, noise, self.asked(batch, reference=self.mle_weight > 0))
+        rollout = roll_out(models.actor, batch, reward, noise, self.asked(batch, reference=self.mle_weight > 0))
         q, tokens, forced = self.q(models, rollout), rollout.tokens, rollout.forced
-        networks, rewards = (rollout.actor, q, rollout.target), token_rewards(rollout.scores)
+        networks, rewards = (rollout.actor, q, self.target(models, rollout)), token_rewards(rollout.scores)
         with part("actor"):
             looking, leash = self.looking(progress), self._leash(models, rollout)
             judged = evaluate_and_improve(*networks, tokens, rewards, looking, self.entropy_form, forced, leash)

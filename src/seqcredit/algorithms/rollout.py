@@ -1,4 +1,4 @@
-"""Sequences drawn from the actor, with what they earned and what the networks say of their states."""
+"""Sequences drawn from the actor, with what they earned and what it says of their states."""
 
 from typing import NamedTuple
 
@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.profiler import record_function as part
 
 from seqcredit.algorithms.along import Along
-from seqcredit.algorithms.phase import Models, Sums, count
+from seqcredit.algorithms.phase import Sums, count
 from seqcredit.credit.values import at_bound
 from seqcredit.draws import Noise
-from seqcredit.models.policy import Dropout, M, Policy, S, Scores, read, repeat, reshaped
+from seqcredit.models.policy import Dropout, M, Network, Policy, S, Scores, read, repeat, reshaped
 from seqcredit.rewards.bleu import corpus_counts
 from seqcredit.rewards.finished import finished_scores
 from seqcredit.search import sample
@@ -27,7 +27,6 @@ class Rollout(NamedTuple):
     scores: Float[Tensor, "B T+1"]  # R of every prefix
     ends: Float[Tensor, "B T"] | None  # what eos would add to it, if anybody asks
     actor: Along
-    target: Along
     reference: Along | None  # the actor's, along the first reference, if anybody asks
 
 
@@ -41,9 +40,9 @@ class Asked(NamedTuple):
     reference: bool
 
 
-def roll_out(models: Models, batch: Batch, reward: Reward, noise: Noise, asked: Asked) -> Rollout:
+def roll_out(actor: Network, batch: Batch, reward: Reward, noise: Noise, asked: Asked) -> Rollout:
     """Draw sequences from the actor; the same dropout gives the samples, pi in the targets and the actor's gradient."""
-    actor, target, alphabet = models.actor, models.slow_judge, models.actor.alphabet
+    alphabet = actor.alphabet
     several, whole = noise.repeated(asked.samples), batch.repeated(asked.samples)
     device = batch.references.device
     dropout = actor.drop(asked.bound, several)
@@ -60,8 +59,6 @@ def roll_out(models: Models, batch: Batch, reward: Reward, noise: Noise, asked: 
         words, references = alphabet.as_words(tokens), alphabet.as_words(whole.references)
         scores = reward.prefix_scores(words, references)
         ends = (finished_scores(reward, words, references) - scores)[:, :-1] if asked.ends else None
-    with torch.no_grad(), part("target"):
-        judged = target.score(read(target, whole), tokens)
     return Rollout(
         tokens,
         whole,
@@ -69,7 +66,6 @@ def roll_out(models: Models, batch: Batch, reward: Reward, noise: Noise, asked: 
         scores,
         ends,
         Along.of(actor, drawn, asked.fused),
-        Along.of(target, judged, asked.fused),
         None if known is None else Along.of(actor, known, asked.fused),
     )
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, Raml, SoftQ, Vaml
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, Raml, Reinforce, SoftQ, Vaml
 from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Options, option
 
 
@@ -174,6 +174,48 @@ class AC(ERAC):
     """
 
     tau: float = option(0.0, NOT_NEGATIVE)  # ERAC where it is above 0
+
+
+@dataclass(frozen=True)
+class REINFORCE(Plan):
+    """REINFORCE: samples are made likelier by what they earn above the other samples of their sentence. No critic.
+
+    >>> [phase.name for phase in REINFORCE().phases(trained=False)]
+    ['mle', 'reinforce']
+    """
+
+    learning_rate: float = option(0.0002, ABOVE_0)
+    samples: int = option(5, FROM_1)  # for each source; 1 compares with the greedy output, as SCST does
+    mle_weight: float = option(0.0, NOT_NEGATIVE)  # of the references' likelihood beside the reward
+    mle_epochs: int = option(20, FROM_0)  # at the most, for a model that is not trained yet
+    mle_learning_rate: float = option(0.002, ABOVE_0)
+
+    def phases(self, trained: bool) -> tuple[Phase, ...]:
+        """MLE where it is needed, then samples."""
+        reinforce = Reinforce(
+            "reinforce",
+            self.learning_rate,
+            "adam",
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            decay=0.7,
+            baseline="others" if self.samples > 1 else "greedy",
+            samples=self.samples,
+            mle_weight=self.mle_weight,
+        )
+        start = () if trained else (_mle(self.mle_learning_rate, self.mle_epochs, self.batch_size),)
+        return (*start, reinforce)
+
+
+@dataclass(frozen=True)
+class SCST(REINFORCE):
+    """Self-critical sequence training: REINFORCE with the greedy output as the baseline.
+
+    >>> SCST().phases(trained=True)[-1].baseline
+    'greedy'
+    """
+
+    samples: int = option(1, FROM_1)  # for each source
 
 
 def _mle(learning_rate: float, epochs: int, batch_size: int) -> Mle:
