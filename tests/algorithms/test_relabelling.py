@@ -14,7 +14,6 @@ from torch import Tensor
 
 from algorithms.tiny import EVERY_WAY
 from seqcredit.algorithms import (
-from seqcredit.algorithms.erac import Judging
     ActorCritic,
     Mle,
     Models,
@@ -22,11 +21,13 @@ from seqcredit.algorithms.erac import Judging
     Phase,
     Progress,
     Raml,
+    Reinforce,
     SoftQ,
     Vaml,
     proposing,
     rollout,
 )
+from seqcredit.algorithms.erac import Judging
 from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
