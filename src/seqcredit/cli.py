@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except KeyboardInterrupt:
         print("seqcredit: interrupted.", file=sys.stderr)
         code = 130
-    except BrokenPipeError:  # whoever read our output has gone
+    except BrokenPipeError:  # nobody reads our output any more
         sys.stderr.close()
         code = 0
     sys.exit(code)

@@ -1,6 +1,6 @@
 """Randomness: one uniform number makes one token, and every row of a batch has numbers of its own.
 
-Numbers are drawn for the whole batch in one go, whoever uses which of its rows: a batch that is shared among processes,
+Numbers are drawn for the whole batch in one go, whichever of its rows are used here: a batch that is shared among processes,
 and rows that leave early, get the same numbers as one process that keeps them all.
 """
 

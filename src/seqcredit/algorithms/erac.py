@@ -170,9 +170,7 @@ class ActorCritic(Judging):
     extra_length: int = option(10, FROM_0)  # a sample's bound, eos included: so much over the longest reference
     mle_weight: float = option(0.1, NOT_NEGATIVE)
     leash: float = option(0.0, NOT_NEGATIVE)  # weight of KL(actor || the actor as it was when the phase began)
-    cautious: bool = (
-        False  # the actor's steps are shorter by the share of the returns' variance that Q does not explain
-    )
+    cautious: bool = False  # the actor's steps are as much shorter as Q explains less of the returns' variance
     keeps_start: bool = True  # it ends as it began if that validates best; comparisons with what does not say false
     entropy_form: Literal["exact", "normalised"] = option("exact", paper="exact", released="normalised")
     critic_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
@@ -207,10 +205,6 @@ class ActorCritic(Judging):
         with torch.no_grad():
             scores = start.score(read(start, rollout.batch), rollout.tokens)
         return Leash(Along.of(start, scores, self.fused), self.leash)
-
-    def criterion(self, validation: Validation) -> Criterion:
-        """The metric of what the actor says."""
-        return validation.metric("actor")
 
     @property
     def validates_start(self) -> bool:

@@ -3,8 +3,8 @@
 Verbs wait at the end of the clause, time comes first and turns subject and verb around, articles and adjectives agree
 with gender and case: there is something to reorder and something to drop. And there are several valid translations, in
 two registers that nothing in the source tells apart. Casual ones are the more frequent, but each opens with one of four
-words, so that the most probable first word of all is a formal one. Whoever follows it word by word ends in the
-register that is right less often; whoever has credit for what follows does not.
+words, so that the most probable first word of all is a formal one. Following it word by word ends in the
+register that is right less often; credit for what follows avoids that.
 """
 
 import random

@@ -189,6 +189,6 @@ def serve(desk: Desk, host: str, port: int, say: Callable[[str], None]) -> None:
     address = f"[{host}]" if ":" in host else host
     say(f"open http://{address}:{place.getsockname()[1]}/ ; Ctrl-C ends it")
     if not _is_loopback(host):
-        say("whoever reaches this address can use it: there is no password")
+        say("everybody who can reach this address can use it: there is no password")
     settings = uvicorn.Config(application(desk, host), log_level="warning", server_header=False, limit_concurrency=32)
     uvicorn.Server(settings).run(sockets=[place])

@@ -67,7 +67,7 @@ def record(run: Run, prepared: Prepared, path: Path, against: Sequence[Run] = ()
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path.with_suffix(".txt.gz"), gzip.compress(hypotheses_file(run, TEST).read_bytes(), mtime=0))
         write_whole(path.with_suffix(COUNTS), gzip.compress(_lines(rows).encode(), mtime=0))
-        write_json(path, found)  # the last: whoever sees it has all three
+        write_json(path, found)  # the last: where it is, all three are
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror}); choose another file.") from None
 
