@@ -1,7 +1,7 @@
 """Randomness: one uniform number makes one token, and every row of a batch has numbers of its own.
 
-Numbers are drawn for the whole batch in one go, whichever of its rows are used here: a batch that is shared among processes,
-and rows that leave early, get the same numbers as one process that keeps them all.
+Numbers are drawn for the whole batch in one go, whichever of its rows are used here: a batch that is shared among
+processes, and rows that leave early, get the same numbers as one process that keeps them all.
 """
 
 from dataclasses import dataclass

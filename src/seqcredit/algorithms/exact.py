@@ -1,7 +1,7 @@
 """Credit error: a learned Q against the exact one, on some short sentences.
 
-A judge is made once and asked as often as one likes. Its draws are its own and always the same: asking it while a network
-learns changes nothing of what is learned.
+A judge is made once and asked as often as one likes. Its draws are its own and always the same: asking it while a
+network learns changes nothing of what is learned.
 """
 
 from collections.abc import Callable, Iterator
