@@ -27,6 +27,7 @@ OPTIONS = {
     ("algorithms/erac.py", "Critic"): 'objective = "critic"',
     ("algorithms/erac.py", "ActorCritic"): 'objective = "actor_critic"',
     ("algorithms/reinforce.py", "Reinforce"): 'objective = "reinforce"',
+    ("algorithms/ocd.py", "Ocd"): 'objective = "ocd"',
 }
 FOLDERS = (
     "",

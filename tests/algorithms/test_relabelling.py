@@ -17,6 +17,7 @@ from seqcredit.algorithms import (
     ActorCritic,
     Mle,
     Models,
+    Ocd,
     Outcome,
     Phase,
     Progress,
@@ -160,7 +161,7 @@ def test_losses_and_gradients_are_those_of_the_first_alphabet(
     expected, gradients = outcome(phase, SAME, copy, reward)
     drawn.again = OTHERS[other]
     found, mine = outcome(phase, OTHERS[other], copy, reward)
-    draws = "policy" in case or "mixed" in case or isinstance(phase, Judging | Reinforce)
+    draws = "policy" in case or "mixed" in case or isinstance(phase, Judging | Reinforce | Ocd)
     assert drawn.count == len(drawn.known) == int(draws)
     torch.testing.assert_close(found.losses, expected.losses, rtol=1e-10, atol=1e-12)
     assert found.sums.keys() == expected.sums.keys()

@@ -7,6 +7,7 @@ from seqcredit.algorithms import (
     Critic,
     Mle,
     Models,
+    Ocd,
     Outcome,
     Phase,
     Progress,
@@ -68,6 +69,7 @@ EVERY_WAY: dict[str, Phase] = {  # that a loss is formed
     "REINFORCE": Reinforce("r", 1.0, baseline="none", extra_length=1),
     "SCST": Reinforce("r", 1.0, mle_weight=0.2, extra_length=1),
     "leave one out": Reinforce("r", 1.0, baseline="others", samples=3, extra_length=1),
+    "OCD": Ocd("o", 1.0, tau=0.3, mle_weight=0.2, extra_length=1),
     "ERAC, normalised": ActorCritic("erac", 1.0, tau=0.3, entropy_form="normalised", mle_weight=0.0),
 }
 

@@ -293,6 +293,7 @@ INTERVALS["phase.reinforce"] = {
     "longest_sample": FROM_1,
     "mle_weight": NOT_NEGATIVE,
 }
+INTERVALS["phase.ocd"] = {**INTERVALS["phase.reinforce"], "tau": NOT_NEGATIVE, "weight": NOT_NEGATIVE}
 KINDS: dict[str, type] = {"": Recipe, "payoff": Payoff, "actor": LSTM, "critic": LSTM} | {
     f"phase.{k}": v for k, v in ALGORITHMS.items()
 }
@@ -308,7 +309,8 @@ def test_every_number_has_a_range() -> None:
 @pytest.mark.parametrize("place", INTERVALS)
 def test_a_number_outside_its_range(place: str, tmp_path: Path) -> None:
     path = tmp_path / "all.toml"
-    path.write_text('name = "all"\n' + "".join(phase_text(objective).split("\n\n")[1] for objective in ALGORITHMS))
+    phases = "".join(phase_text(objective).split("\n\n")[1] for objective in ALGORITHMS)
+    path.write_text(f'name = "all"\npayoff.metric = "edit"\n{phases}')
     table, number = place.removeprefix("phase."), [*ALGORITHMS].index(place[6:]) + 1 if "." in place else 0
     where = f"{path}: phase {number} ({table})" if number else ": ".join(filter(None, [str(path), place]))
     for key, (said, inside, outside) in INTERVALS[place].items():
@@ -677,6 +679,7 @@ def everything() -> list[Mapping[str, Any]]:
         {
             "name": f"all of {fidelity}",
             "fidelity": fidelity,
+            "payoff": {"metric": "edit"},
             "phase": [{"objective": objective, "learning_rate": 0.1} for objective in ALGORITHMS],
         }
         for fidelity in FIDELITIES

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from seqcredit.algorithms.erac import ActorCritic, Critic
 from seqcredit.algorithms.mle import Mle
+from seqcredit.algorithms.ocd import Ocd
 from seqcredit.algorithms.phase import Criterion, Models, Outcome, Phase, Progress
 from seqcredit.algorithms.reinforce import Reinforce
 from seqcredit.algorithms.soft_q import SoftQ
@@ -20,6 +21,7 @@ __all__ = [
     "Critic",
     "Mle",
     "Models",
+    "Ocd",
     "Outcome",
     "Phase",
     "Progress",
@@ -40,6 +42,7 @@ ALGORITHMS: dict[str, type[Phase]] = {
     "critic": Critic,
     "actor_critic": ActorCritic,
     "reinforce": Reinforce,
+    "ocd": Ocd,
 }
 
 
