@@ -609,3 +609,20 @@ def test_numbers_of_the_tables(tex: str) -> None:
     cited = {int(number) for path in FILES for number in re.findall(r"table (\d)", path.read_text())}
     assert cited >= {1, 4, 5, 6, 7}
     assert cited <= set(TABLES.values())
+
+
+# Letters to phonemes.
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "cmudict").glob("*.toml")), ids=lambda path: path.stem)
+def test_phonemes_are_learned_by_edit_distance_from_one_start(path: Path) -> None:
+    """What comes after MLE has the same updates, batches and rate in every row."""
+    loaded, start = load(path), recipe("cmudict", "mle")
+    assert (loaded.metric, loaded.payoff) == ("edit", Payoff(metric="edit", references="own"))
+    assert (loaded.actor, loaded.phase[0], loaded.fidelity) == (start.actor, start.phase[0], "default")
+    assert all(phase.check(loaded.payoff) is None for phase in loaded.phase)
+    if len(loaded.phase) > 1:
+        second = recipe("cmudict", "mle-continued").phase[1]
+        assert all(getattr(loaded.phase[-1], key) == getattr(second, key) for key in KEYS if key != "name")
+    words = shlex.split(path.read_text().splitlines()[0].split(": seqcredit ")[1])
+    assert parser().parse_args(words).tokenized
