@@ -137,6 +137,22 @@ def test_what_critics_knew_when_their_actors_began_to_move(prepared: Prepared, t
     assert rows["mle"]["test BLEU"] == "100.00"
 
 
+def test_what_models_were_and_what_came_back(prepared: Prepared, tmp_path: Path) -> None:
+    """Seed by seed, and those that have not both are left out."""
+    scores: dict[str, list[float]] = {"before": [], "after": []}
+    for seed in (1, 2):
+        for when, share in (("before", 0.4), ("after", 0.2)):
+            said = spoilt(prepared, share, seed)
+            scores[when].append(write_cell(tmp_path / f"weak-{when}-{seed}.json", prepared, "x", said, seed))
+    write_cell(tmp_path / "weak-before-3.json", prepared, "x", references(prepared), 3)
+    write_cell(tmp_path / "strong-before-1.json", prepared, "x", references(prepared), 1)
+    (row,) = layouts.starts(cells.read([tmp_path])).rows
+    assert row[:3] == ["weak", "BLEU", "2"]
+    assert row[4].startswith(f"{sum(scores['after']) / 2:.2f} ± ")
+    assert row[5] == ", ".join(f"{b - a:+.2f}" for a, b in zip(scores["before"], scores["after"], strict=True))
+    assert row[5].startswith("+")
+
+
 def test_a_metric_of_ones_own_has_more_digits(prepared: Prepared, tmp_path: Path) -> None:
     for seed, score in ((1, 0.51234), (2, 0.61234)):
         about = {"metric": "mine:f", "score": score, "signature": "mine:f"}

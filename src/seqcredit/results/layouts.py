@@ -26,6 +26,8 @@ from seqcredit.types import Json
 FEEDING, FROM_MLE = ", input feeding", ", from MLE"  # of which the paper's tables know nothing in a name
 WITHOUT = "ERAC without future entropy"
 
+BEFORE, AFTER = "-before", "-after"  # names of cells that belong together
+
 Figures = tuple[float, float, float, float]  # mean, standard deviation, min, max
 
 # Table 1 of the paper, 9 runs each.
@@ -185,6 +187,28 @@ def critics(cells: Sequence[Cell]) -> Table:
     return Table([*header, f"test {metric_of(cells).label}"], rows, notes)
 
 
+def starts(cells: Sequence[Cell]) -> Table:
+    """What models were, and what came back: of cells NAME-before and NAME-after, on data of their own."""
+    groups, rows = by_name(cells), []
+    for name, before in groups.items():
+        after = groups.get(f"{name.removesuffix(BEFORE)}{AFTER}") if name.endswith(BEFORE) else None
+        if after is None:
+            continue
+        check_rows([*before, *after])
+        metric, first = metric_of(before), _by_seed(before)
+        changes = [
+            f"{score - first[seed]:+.{metric.digits}f}" for seed, score in _by_seed(after).items() if seed in first
+        ]
+        told = Summary.of_scores(before).spread(), Summary.of_scores(after).spread(), ", ".join(changes)
+        rows.append([name.removesuffix(BEFORE), metric.label, str(len(changes)), *told])
+    return Table(["start", "metric", "n", "before", "after", "change, seed by seed"], rows, footnotes(cells, {}))
+
+
+def _by_seed(cells: Sequence[Cell]) -> dict[int, float]:
+    """The scores of finished runs."""
+    return {cell.seed: cell.score for cell in cells if cell.score is not None}
+
+
 def headroom(cells: Sequence[Cell]) -> Table:
     """What actors say in several ways, of sentences that they have not seen and of some that they have."""
     check_rows(cells)
@@ -256,4 +280,5 @@ LAYOUTS: dict[str, Callable[[Sequence[Cell]], Table]] = {
     "critics": critics,
     "headroom": headroom,
     "search": search,
+    "starts": starts,
 }
