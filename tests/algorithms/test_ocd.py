@@ -3,23 +3,27 @@
 import pytest
 import torch
 
-from algorithms.tiny import BATCH, V, drawn, models, noise, run
+from algorithms.tiny import BATCH, V, models, noise, run
 from seqcredit.algorithms import Ocd, Progress
 from seqcredit.credit.oracle.completions import best_completions
 from seqcredit.rewards import EditDistance
 from seqcredit.rewards.payoff import Payoff
+from seqcredit.search import sample
 from seqcredit.types import Batch, token_mask
 
 EDIT = EditDistance()
 
 
+@pytest.mark.parametrize("samples", [1, 2])
 @pytest.mark.parametrize("tau", [0.0, 0.4])
 @pytest.mark.parametrize("fused", [True, False])
-def test_the_loss_by_hand(tau: float, fused: bool) -> None:
+def test_the_loss_by_hand(tau: float, fused: bool, samples: int) -> None:
     nets, bound = models(dropout=0.0), BATCH.references.shape[-1] - 1 + 2
-    tokens = drawn(nets, bound)
-    logp = nets.actor.score(nets.actor.encode(BATCH.source), tokens).table().log_softmax(-1)
-    q = best_completions(tokens, BATCH.references[:, 0], V)
+    batch = BATCH.repeated(samples)
+    memory = nets.actor.encode(batch.source)
+    tokens = sample(nets.actor, memory, bound, noise().repeated(samples).uniform(bound))
+    logp = nets.actor.score(memory, tokens).table().log_softmax(-1)
+    q = best_completions(tokens, batch.references[:, 0], V)
     expected = torch.zeros(())
     for b, t in token_mask(tokens).nonzero().tolist():
         best = (q[b, t] == q[b, t].max()).float()
@@ -27,8 +31,10 @@ def test_the_loss_by_hand(tau: float, fused: bool) -> None:
         if t == bound - 1:
             target = torch.eye(V)[0]
         expected = expected - (target * logp[b, t]).sum()
-    found = run(Ocd("o", 0.1, tau=tau, extra_length=2, weight=0.5, fused=fused), nets, reward=EDIT)
-    torch.testing.assert_close(found.losses["actor"], 0.5 * expected / 4)
+    phase = Ocd("o", 0.1, tau=tau, extra_length=2, weight=0.5, fused=fused, samples=samples)
+    found = run(phase, nets, reward=EDIT)
+    torch.testing.assert_close(found.losses["actor"], 0.5 * expected / 4 / samples)
+    assert not found.sums["loss"][0].requires_grad
     torch.testing.assert_close(found.sums["loss"][0], expected.detach())
     assert int(found.sums["loss"][1]) == token_mask(tokens).sum()
 
@@ -38,7 +44,7 @@ def test_likelihood_may_stand_beside_it() -> None:
     plain, beside = (run(Ocd("o", 0.1, mle_weight=weight), nets, reward=EDIT) for weight in (0.0, 0.3))
     torch.testing.assert_close(beside.losses["actor"], plain.losses["actor"] + 0.3 * beside.sums["nll"][0] / 4)
     assert "nll" not in plain.sums
-    assert {"reward", "length_ratio"} <= plain.sums.keys()
+    assert {"reward", "length_ratio", "loss"} <= plain.sums.keys() < beside.sums.keys()
 
 
 def test_parts_of_a_batch_add_up() -> None:

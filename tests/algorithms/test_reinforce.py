@@ -12,7 +12,7 @@ from seqcredit.credit.oracle.enumeration import Space
 from seqcredit.credit.values import at_bound, chosen
 from seqcredit.draws import Noise
 from seqcredit.models.lstm import Seq2Seq
-from seqcredit.rewards import Bleu
+from seqcredit.rewards import Bleu, OnlyFinished
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.search import greedy
 from seqcredit.types import Batch, pad, pad_references, token_mask
@@ -76,6 +76,21 @@ def test_baselines_by_hand() -> None:
     assert int(others.sums["advantage"][1]) == 12
 
 
+@pytest.mark.parametrize("baseline", ["none", "greedy"])
+def test_the_loss_by_hand_with_a_reward_that_comes_with_eos(baseline: str) -> None:
+    nets, late, bound = models(dropout=0.0), OnlyFinished(REWARD), BATCH.references.shape[-1] - 1 + 10
+    tokens, memory = drawn(nets, bound), nets.actor.encode(BATCH.source)
+    logp = chosen(nets.actor.score(memory, tokens).table().log_softmax(-1), tokens)
+    logp = logp.masked_fill(~token_mask(tokens) | at_bound(tokens, bound), 0).sum(1)
+    earned, base = (
+        REWARD.prefix_scores(said, BATCH.references)[:, -1] for said in (tokens, greedy(nets.actor, memory, bound))
+    )
+    found = run(Reinforce("r", 0.1, baseline=baseline), nets, reward=late)  # type: ignore[arg-type]
+    advantage = earned - base if baseline == "greedy" else earned
+    torch.testing.assert_close(found.losses["actor"], -(advantage * logp).sum() / 4)
+    torch.testing.assert_close(found.sums["advantage"][0], advantage.sum())
+
+
 def test_the_greedy_output_drops_nothing_and_dropout_comes_back() -> None:
     """With dropout the baseline is what the actor says when it is used."""
     nets = models(dropout=0.5)
@@ -94,7 +109,7 @@ def test_likelihood_may_stand_beside_it() -> None:
     nll = beside.sums["nll"][0]
     torch.testing.assert_close(beside.losses["actor"], plain.losses["actor"] + 0.3 * nll / 4)
     assert "nll" not in plain.sums
-    assert {"reward", "length_ratio"} <= plain.sums.keys()
+    assert {"reward", "length_ratio", "advantage"} <= plain.sums.keys() < beside.sums.keys()
 
 
 def test_parts_of_a_batch_add_up() -> None:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from algorithms.tiny import BATCH, REWARD, drawn, models, noise
-from seqcredit.algorithms.rollout import Asked, repeated_bigrams, roll_out, watch
+from seqcredit.algorithms.rollout import Asked, repeated_bigrams, roll_out, spread, watch
 from seqcredit.rewards import OnlyFinished
 from seqcredit.types import EOS, UNK, Alphabet, lengths, pad, pad_references, token_mask
 
@@ -15,6 +15,12 @@ def test_repeated_bigrams() -> None:
     assert int(repeated_bigrams(pad([[2, 3, 4, 3], [3, 2, 3, 4]]), EOS)) == 0  # words again, but no two of them
     empty: Tensor = repeated_bigrams(pad([[], [2]]), EOS)
     assert int(empty) == 0
+
+
+def test_what_the_variance_of_returns_is_made_of() -> None:
+    returns, real = torch.tensor([[1.0, 2.0, 9.0], [4.0, 9.0, 9.0]]), torch.tensor([[1, 1, 0], [1, 0, 0]]).bool()
+    found = {key: (float(total), int(number)) for key, (total, number) in spread(returns, real).items()}
+    assert found == {"return": (7.0, 3), "return_square": (21.0, 3)}
 
 
 def test_the_same_network_samples_and_is_scored() -> None:

@@ -6,7 +6,6 @@ Sabour et al. (2019). It is VAML with the exact Q* in the place of a learned one
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch.profiler import record_function as part
 
 from seqcredit.algorithms.along import Along, distillation
@@ -41,7 +40,7 @@ class Ocd(Phase):
         asked = Asked(self.samples, bound, self.fused, ends=False, reference=self.mle_weight > 0)
         rollout = roll_out(actor, batch, reward, noise, asked)
         tokens, alphabet = rollout.tokens, actor.alphabet
-        with torch.no_grad(), part("critic"):
+        with part("critic"):
             known = rollout.batch.references[:, 0]
             q = best_completions(tokens, known, alphabet.size, alphabet.eos).to(rollout.scores.dtype)
         with part("actor"):

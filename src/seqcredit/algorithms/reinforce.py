@@ -7,7 +7,6 @@ samples of the sentence it is leave-one-out, Kool et al. (2019). All tokens of a
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.profiler import record_function as part
@@ -68,7 +67,6 @@ class Reinforce(Phase):
         """Some tokens over the longest reference of a batch."""
         return min(words + self.extra_length, self.longest_sample)
 
-    @torch.no_grad()
     def _advantage(
         self, actor: Network, batch: Batch, reward: Reward, rollout: Rollout, bound: int
     ) -> Float[Tensor, " B"]:

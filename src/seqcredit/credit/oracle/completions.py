@@ -22,9 +22,9 @@ def best_completions(
     words, place = reference[:, : int(size.max())], torch.arange(int(size.max()) + 1, device=tokens.device)
     row, q = place.expand(len(tokens), -1), []
     for token in tokens.unbind(1):
-        known = row.masked_fill(place > size, len(place) + tokens.shape[1])  # more than any distance
-        least, here = known.amin(1, keepdim=True), row.gather(1, size)
-        onward = (known[:, :-1] == least) & (place[:-1] < size)
+        # Padding equals no token, so that the row is never least there alone.
+        least, here = row.amin(1, keepdim=True), row.gather(1, size)
+        onward = row[:, :-1] == least
         best = torch.zeros(len(tokens), actions, device=tokens.device).scatter_add_(1, words, onward.float()) > 0
         gains = (here - least - 1 + best.long()).index_fill(1, torch.tensor([eos], device=tokens.device), 0)
         q.append(gains)
