@@ -136,7 +136,7 @@ learning_rate = 0.01
 epochs = 1
 batch_size = 30
 """
-KILLS = 12
+KILLS = 8
 
 
 def finish(*words: object) -> None:
