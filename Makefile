@@ -11,7 +11,7 @@ demo: $(STAMP)
 	$(BIN)/seqcredit demo
 
 test: $(STAMP)
-	$(BIN)/pytest -n 3 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -19,7 +19,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 check: lint
-	$(BIN)/pytest -n 3 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 format: $(STAMP)
 	$(BIN)/ruff format .

@@ -131,6 +131,18 @@ def committed_credit(text: str, found: Found) -> None:
         assert row["test BLEU"] == f"{cell['bleu']:.2f}"
 
 
+def committed_critics(text: str, found: Found) -> None:
+    """One seed each: the last of every curve, and BLEU."""
+    rows = table(text, "way")
+    assert set(rows) == {named(path, cell) for path, cell in found}
+    columns = {"explained": "explained", "first third": "explained_first", "agreement": "agreement"}
+    for path, cell in found:
+        row, credit = rows[named(path, cell)], cell.get("credit", {})
+        for column, key in {**columns, "credit error": "credit_error"}.items():
+            assert row[column] == (f"{credit[key][-1][1]:.2f}" if key in credit else "-")
+        assert (row["n"], row["test BLEU"]) == ("1", f"{cell['bleu']:.2f}")
+
+
 def committed_search(text: str, found: Found) -> None:
     """One seed each: validation, and the best of every recipe in bold."""
     rows = {row["tried"]: row for row in every_row(text, "recipe")}
@@ -208,6 +220,7 @@ def assert_mean(shown: str, values: list[float]) -> None:
 COMMITTED = {
     "headroom": committed_headroom,
     "credit": committed_credit,
+    "critics": committed_critics,
     "search": committed_search,
     "ablation": committed_ablation,
     "entropy": committed_entropy,
