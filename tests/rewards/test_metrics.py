@@ -267,3 +267,10 @@ def test_an_example_without_references_is_said(judge: Metric) -> None:
 
 def test_names_and_labels() -> None:
     assert (label_of("chrf"), label_of("my_file:score"), label_of("reward")) == ("chrF", "score", "reward")
+
+
+def test_errors_beside_an_empty_reference_are_counted_one_by_one() -> None:
+    """There is no length to divide by: two words too many are two errors, 200 percent."""
+    row = EDIT.statistics([["a", "b"]], [[[]]])[0]
+    assert EDIT.score(row) == EDIT.example(row) == 200.0
+    assert EDIT.score(EDIT.statistics([[]], [[[]]])[0]) == 0.0
