@@ -17,7 +17,7 @@ from starter import Done
 def test_vaml_learns(tmp_path: Path) -> None:
     """Its Q comes near the exact one, and its actor learns the language, though it never saw MLE."""
     demo.make_phrases(tmp_path, demo.QUICK["translation"].examples)
-    demo.train("vaml", demo.RECIPES["translation"], tmp_path, print, ("phase.soft_q.epochs=6", "phase.vaml.epochs=6"))
+    demo.train("vaml", demo.RECIPES["translation"], tmp_path, print, ("phase.soft_q.epochs=4", "phase.vaml.epochs=5"))
     result = json.loads((tmp_path / "vaml" / "result.json").read_text())
     assert result["diverged"] == []
     assert result["bleu"] > 60
