@@ -23,6 +23,7 @@ from seqcredit.errors import UserError
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.build import build_actor, build_critic, load_actor
 from seqcredit.experiments.runs import Run
+from seqcredit.inspect import desk
 from seqcredit.inspect.desk import Desk, open_picture
 from seqcredit.inspect.examiners import Examiner, load_examiners
 from seqcredit.inspect.subjects import judge_words, typed_batch
@@ -183,3 +184,10 @@ def test_a_photograph_is_measured_before_it_is_unpacked() -> None:
     Image.new("1", (6_000, 5_000)).save(buffer, "PNG")
     with pytest.raises(UserError, match="6000 x 5000 pixels are more than 25,000,000"):
         open_picture(buffer.getvalue())
+
+
+def test_a_picture_may_have_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "PICTURE", 4)
+    assert desk._decoded(base64.b64encode(b"four").decode()) == b"four"
+    with pytest.raises(UserError, match="picture: at most 4 bytes can be read."):
+        desk._decoded(base64.b64encode(b"fiver").decode())
