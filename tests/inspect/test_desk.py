@@ -189,5 +189,5 @@ def test_a_photograph_is_measured_before_it_is_unpacked() -> None:
 def test_a_picture_may_have_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(desk, "PICTURE", 4)
     assert desk._decoded(base64.b64encode(b"four").decode()) == b"four"
-    with pytest.raises(UserError, match="picture: at most 4 bytes can be read."):
+    with pytest.raises(UserError, match="picture: at most 4 bytes can be read"):
         desk._decoded(base64.b64encode(b"fiver").decode())
