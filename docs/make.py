@@ -26,6 +26,7 @@ OPTIONS = {
     ("algorithms/erac.py", "Judging"): "critic, actor_critic",
     ("algorithms/erac.py", "Critic"): 'objective = "critic"',
     ("algorithms/erac.py", "ActorCritic"): 'objective = "actor_critic"',
+    ("algorithms/sampling.py", "Sampling"): "reinforce, ocd",
     ("algorithms/reinforce.py", "Reinforce"): 'objective = "reinforce"',
     ("algorithms/ocd.py", "Ocd"): 'objective = "ocd"',
 }

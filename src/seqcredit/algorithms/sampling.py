@@ -1,0 +1,52 @@
+"""Learning from samples of the actor without a critic: what REINFORCE and OCD have in common."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from seqcredit.algorithms.mle import reference_loss
+from seqcredit.algorithms.phase import Models, Outcome, Phase, Sums
+from seqcredit.algorithms.rollout import Asked, Rollout, roll_out
+from seqcredit.draws import Noise
+from seqcredit.options import FROM_0, FROM_1, NOT_NEGATIVE, option
+from seqcredit.types import Batch, Reward
+
+
+@dataclass(frozen=True)
+class Sampling(Phase):
+    """What phases that learn from samples, without a critic, share."""
+
+    guarded: ClassVar[bool] = True
+
+    samples: int = option(1, FROM_1)  # sequences drawn for each sentence
+    extra_length: int = option(10, FROM_0)  # a sample's bound, eos included: so much over the longest reference
+    longest_sample: int = option(50, FROM_1)  # and at the most this
+    mle_weight: float = option(0.0, NOT_NEGATIVE)  # of the references' likelihood beside the samples
+    keeps_start: bool = True  # it ends as it began if that validates best; comparisons with what does not say false
+
+    @property
+    def validates_start(self) -> bool:
+        """Whether it may end as it began."""
+        return self.keeps_start
+
+    def longest_for(self, words: int) -> int:
+        """Some tokens over the longest reference of a batch."""
+        return min(words + self.extra_length, self.longest_sample)
+
+    def bound(self, batch: Batch) -> int:
+        """Tokens of a sample at the most."""
+        return self.longest_for(batch.references.shape[-1] - 1)
+
+    def draw(self, models: Models, batch: Batch, reward: Reward, noise: Noise) -> Rollout:
+        """Samples of the actor, and its scores along the references where their likelihood counts."""
+        asked = Asked(self.samples, self.bound(batch), self.fused, ends=False, reference=self.mle_weight > 0)
+        return roll_out(models.actor, batch, reward, noise, asked)
+
+    def outcome(self, loss: Tensor, watched: Sums, rollout: Rollout, batch: Batch, noise: Noise) -> Outcome:
+        """The mean of a sum over samples, and the references' likelihood beside it."""
+        loss = loss / noise.total / self.samples
+        if rollout.reference is not None:
+            likelihood, seen = reference_loss(rollout.reference, batch, noise)
+            loss, watched = loss + self.mle_weight * likelihood, watched | seen
+        return Outcome({"actor": loss}, watched)
