@@ -1,5 +1,7 @@
 """Commands in processes of their own, which start at once: each is forked from one process that has loaded torch."""
 
+import contextlib
+import io
 import multiprocessing
 import os
 import sys
@@ -9,7 +11,14 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 Done = CompletedProcess[str]
-LOADED = ["torch", "rich.console", "sacrebleu", "seqcredit.training.trainer", "seqcredit.results.record"]
+LOADED = [
+    "torch",
+    "torch._dynamo",
+    "rich.console",
+    "sacrebleu",
+    "seqcredit.training.trainer",
+    "seqcredit.results.record",
+]
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(LOADED)
 ADD = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -77,6 +86,23 @@ class Begun(Command):
 def begin(command: Sequence[str], log: Path, locks: Sequence[int]) -> Begun:
     """In place of `sweep.begin`; it does not hold the locks, so nothing that is killed may be started so."""
     return Begun(*command, log=log)
+
+
+def sweep_in(place: Path, *options: str) -> tuple[int, str]:
+    """`seqcredit sweep sweep.toml` in a folder, within this process; its cells are processes that start at once."""
+    from seqcredit.cli import main
+    from seqcredit.experiments import sweep
+
+    said, slow = io.StringIO(), sweep.begin
+    sweep.begin = begin  # type: ignore[assignment]
+    try:
+        with contextlib.chdir(place), contextlib.redirect_stdout(said):
+            main(["sweep", "sweep.toml", *options])
+    except SystemExit as left:
+        return int(left.code or 0), said.getvalue()
+    finally:
+        sweep.begin = slow
+    raise AssertionError("a command leaves by SystemExit")
 
 
 def run(*words: object, stdin: str = "", cwd: Path | None = None) -> Done:

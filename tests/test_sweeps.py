@@ -31,8 +31,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def swept(file: str, place: Path, results: str, *cells: str, epochs: int = 8) -> dict[str, dict]:
-    """The records of some cells of a sweep, and of what they start from."""
-    changes = [word for change in (*CHANGES, f"phase.*.epochs={epochs}") for word in ("--set", change)]
+    """The records of some cells of a sweep, and of what they start from; the first phase lasts longest."""
+    lasting = ("phase.*.epochs=2", f"phase.1.epochs={epochs}")
+    changes = [word for change in (*CHANGES, *lasting) for word in ("--set", change)]
     with contextlib.chdir(ROOT):
         assert (
             run("sweep", f"sweeps/{file}.toml", "--data-root", place, "--into", place, *changes, "--only", *cells) == 0

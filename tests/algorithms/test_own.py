@@ -227,8 +227,8 @@ def test_it_is_swept_and_stands_in_a_table(data: Path, tmp_path: Path, run: Call
     likelihood = text.replace("own_swept:Fading", "mle").replace("share = 0.3", "").replace("fading", "plain MLE")
     (tmp_path / "recipes" / "mle.toml").write_text(likelihood)
     (tmp_path / "sweep.toml").write_text(SWEEP.replace("DATA", str(data)))
-    done = run("sweep", "sweep.toml", "--jobs", "2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    code, said = starter.sweep_in(tmp_path, "--jobs", "2")
+    assert code == 0, said
     assert sorted(path.name for path in (tmp_path / "results").glob("*.json")) == [
         "fading-1.json", "fading-2.json", "mle-1.json", "mle-2.json"
     ]  # fmt: skip

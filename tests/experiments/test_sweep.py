@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+import starter
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import PrepareOptions
@@ -145,7 +146,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Path:
     """A sweep that nobody disturbed."""
     place = setup(tmp_path_factory.mktemp("whole"), data)
-    code, said = finished(place, "--jobs", "2")
+    code, said = starter.sweep_in(place, "--jobs", "2")
     assert code == 0, said
     lines = said.splitlines()
     assert lines[0] == "mle-1: train"
@@ -282,7 +283,7 @@ def test_what_fails_is_told_and_the_others_go_on(whole: Path, tmp_path: Path) ->
     place = tmp_path / "failing"
     shutil.copytree(whole, place)
     (place / "sweep.toml").write_text(TOP + FAILING)
-    code, said = finished(place)
+    code, said = starter.sweep_in(place)
     assert code == 1
     lines = {line.partition(": ")[0]: line.partition(": ")[2] for line in said.splitlines()}
     assert lines["broken-1"].startswith("failed: ")
