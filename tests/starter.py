@@ -94,7 +94,7 @@ def sweep_in(place: Path, *options: str) -> tuple[int, str]:
     from seqcredit.experiments import sweep
 
     said, slow = io.StringIO(), sweep.begin
-    sweep.begin = begin  # type: ignore[assignment]
+    sweep.begin = begin
     try:
         with contextlib.chdir(place), contextlib.redirect_stdout(said):
             main(["sweep", "sweep.toml", *options])
