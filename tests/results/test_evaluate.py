@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sacrebleu
 
 from sample_runs import Shown
 from seqcredit.data.batches import collate
@@ -257,6 +258,22 @@ def test_scores_show_a_gamed_metric() -> None:
     assert figures["unknown_words"] == pytest.approx(1 / 65, abs=1e-5)
     assert figures["length_ratio"] == 1.0
     assert figures["bleu_release_filter"]["sentences"] == 1
+
+
+def test_scores_show_whether_outputs_are_short_wrong_or_all_the_same() -> None:
+    """The brevity penalty is sacreBLEU's own; a longer output has none, and an empty one nothing else."""
+    references = [[["a", "b", "c", "d", "e"], ["a", "b"]], [["f", "g", "h"]], [["f", "g", "h"]]]
+    said = [["a", "b", "c", "d"], ["f"], ["f"]]
+    figures = scores(said, references, [["x"]] * 3)
+    known = [["a b c d e", "f g h", "f g h"], ["a b", None, None]]
+    theirs = sacrebleu.corpus_bleu([" ".join(words) for words in said], known, tokenize="none", force=True)
+    assert figures["brevity_penalty"] == pytest.approx(theirs.bp, abs=1e-4)
+    assert 0 < figures["brevity_penalty"] < 1
+    assert (figures["wrong"], figures["distinct"]) == (100.0, pytest.approx(200 / 3, abs=1e-4))
+    longer = scores([["a", "b", "b"]], [[["a", "b"]]], [["x"]])
+    assert (longer["brevity_penalty"], longer["distinct"]) == (1.0, 100.0)
+    assert scores([["a", "b"]], [[["a"], ["a", "b"]]], [["x"]])["wrong"] == 0.0
+    assert scores([[]], [[["a"]]], [["x"]])["brevity_penalty"] == 0.0
 
 
 def test_peak_memory_is_in_megabytes() -> None:

@@ -137,6 +137,20 @@ def test_what_critics_knew_when_their_actors_began_to_move(prepared: Prepared, t
     assert rows["mle"]["test BLEU"] == "100.00"
 
 
+def test_what_outputs_are_like_besides_their_score(prepared: Prepared, tmp_path: Path) -> None:
+    """Those figures that a cell has, the mean over seeds; the metric itself stands once, at the end."""
+    for seed in (1, 2):
+        more = {"brevity_penalty": 0.5 + seed / 4, "distinct": 25.0 * seed}
+        write_cell(tmp_path / f"ac-{seed}.json", prepared, "AC", references(prepared), seed, **more)
+    write_cell(tmp_path / "mle-1.json", prepared, "MLE", references(prepared), 1, distinct=7.0)
+    table = layouts.aspects(cells.read([tmp_path]))
+    rows = {row[0]: dict(zip(table.header, row, strict=True)) for row in table.rows}
+    assert table.header == ["way", "n", "brevity penalty", "distinct, %", "test BLEU"]
+    assert rows["ac"]["brevity penalty"].startswith("0.88 ± ")
+    assert rows["ac"]["distinct, %"].startswith("37.50 ± ")
+    assert rows["mle"] == {"way": "mle", "n": "1", "brevity penalty": "-", "distinct, %": "7.00", "test BLEU": "100.00"}
+
+
 def test_what_models_were_and_what_came_back(prepared: Prepared, tmp_path: Path) -> None:
     """Seed by seed, and those that have not both are left out."""
     scores: dict[str, list[float]] = {"before": [], "after": []}

@@ -17,8 +17,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
     parser.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
     paper = "a table of the paper (table1, ablation, entropy)"
-    about = f"plain (default), {paper}, credit errors, headroom, or a search on validation"
-    layouts = ("plain", "table1", "ablation", "entropy", "credit", "critics", "headroom", "search", "starts")
+    about = f"plain (default), {paper}, or another that docs/figures.md describes"
+    layouts = ("plain", "table1", "ablation", "entropy", "credit", "critics", "headroom", "search", "starts", "aspects")
     parser.add_argument("--layout", choices=layouts, default="plain", help=about)
     shared.metric_option(parser, "figures of this one, which all cells must have kept")
 

@@ -6,6 +6,7 @@ What is evaluated on another split, of another phase, searched otherwise or by a
 
 import itertools
 import json
+import math
 import resource
 import sys
 import time
@@ -29,6 +30,7 @@ from seqcredit.rewards.metrics import (
     CHRF,
     CIDER,
     ROUGE_L,
+    WRONG,
     Metric,
     References,
     Score,
@@ -64,17 +66,26 @@ def scores(
         "length_ratio": round(words / max(1, sum(len(group[0]) for group in references)), 4),
         "repeated_bigrams": round(sum(len(p) - len(set(p)) for p in pairs) / max(1, sum(map(len, pairs))), 5),
         "unknown_words": round(sum(h.count("<unk>") for h in hypotheses) / max(1, words), 5),
+        "wrong": round(corpus(WRONG, hypotheses, references).value, 4),
+        "distinct": round(100 * len(set(map(tuple, hypotheses))) / max(1, len(hypotheses)), 4),
     }
 
 
 def _text_scores(hypotheses: Sequence[Words], references: References, sources: Sequence[Words]) -> Json:
-    bleu, chrf = (corpus(metric, hypotheses, references) for metric in (BLEU, CHRF))
+    counts = BLEU.statistics(hypotheses, references).sum(0)
+    bleu, chrf = Score(BLEU.score(counts), BLEU.signature(references)), corpus(CHRF, hypotheses, references)
     pairs = zip(sources, references, strict=True)
     short = [max(len(source), *map(len, group)) <= RELEASE_LONGEST for source, group in pairs]
     kept = itertools.compress(hypotheses, short), itertools.compress(references, short)
     filtered = corpus_bleu(list(kept[0]), list(kept[1]))
     released = {"bleu": round(filtered.value, 4), "sentences": sum(short), "longest": RELEASE_LONGEST}
-    return {**_signed("bleu", bleu), "bleu_release_filter": released, **_signed("chrf", chrf)}
+    shown = {**_signed("bleu", bleu), "brevity_penalty": _brevity(*map(float, counts[:2]))}
+    return {**shown, "bleu_release_filter": released, **_signed("chrf", chrf)}
+
+
+def _brevity(words: float, wanted: float) -> float:
+    """BLEU's factor for outputs that are shorter than the nearest references, all of them together."""
+    return 1.0 if words >= wanted else round(math.exp(1 - wanted / words), 4) if words else 0.0
 
 
 def _signed(name: str, score: Score) -> Json:

@@ -1,6 +1,7 @@
 """What a table is about, besides recipes by seeds: the paper's tables, credit errors, headroom, a search."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from seqcredit.errors import UserError
 from seqcredit.results.cells import Cell, check_alike, check_once, check_rows, check_settings
@@ -26,6 +27,18 @@ from seqcredit.types import Json
 FEEDING, FROM_MLE = ", input feeding", ", from MLE"  # of which the paper's tables know nothing in a name
 WITHOUT = "ERAC without future entropy"
 
+ERRORS = dict(zip(CREDIT, ("credit error", "KL of token targets"), strict=True))
+KNOWN = dict(zip(SHARES, ("explained", "first third", "middle", "last third", "agreement"), strict=True))
+# Figures of a cell beside its own metric, and what a table calls them.
+ASPECTS = {
+    "bleu": "BLEU",
+    "brevity_penalty": "brevity penalty",
+    "length_ratio": "length ratio",
+    "cider": "CIDEr-D",
+    "rouge_l": "ROUGE-L",
+    "wrong": "wrong, %",
+    "distinct": "distinct, %",
+}
 BEFORE, AFTER = "-before", "-after"  # names of cells that belong together
 
 Figures = tuple[float, float, float, float]  # mean, standard deviation, min, max
@@ -161,30 +174,39 @@ def entropy(cells: Sequence[Cell]) -> Table:
 
 def credit(cells: Sequence[Cell]) -> Table:
     """How far a learned Q was from the exact one at its best, and how good is what was trained with it."""
-    check_rows(cells)
-    rows = []
-    for name, group in by_name(cells).items():
-        least = (Summary.of(group, lambda cell, key=key: cell.least(key)).spread() for key in CREDIT)  # type: ignore[misc]
-        scores = Summary.of_scores(group)
-        rows.append([name, str(len(scores.values)), *least, scores.spread()])
-    notes = [measured(cells), *footnotes(cells, {}), "Credit error and KL: the least of all validations."]
-    return Table(["way", "n", "credit error", "KL of token targets", f"test {metric_of(cells).label}"], rows, notes)
+    least = {said: partial(Cell.least, key=key) for key, said in ERRORS.items()}
+    return _beside(cells, least, "Credit error and KL: the least of all validations.")
 
 
 def critics(cells: Sequence[Cell]) -> Table:
     """What critics knew before their actors moved, and how good these are in the end."""
+    known = {said: partial(Cell.last, key=key) for key, said in (KNOWN | ERRORS).items() if key != "credit_kl"}
+    return _beside(
+        cells,
+        known,
+        "Explained: what share of the variance of the returns. Agreement: how what tells likely words apart goes with "
+        "rollouts, as a correlation. Both on validation data.",
+    )
+
+
+def aspects(cells: Sequence[Cell]) -> Table:
+    """What outputs are like, besides their score: other metrics, their length, and how many differ."""
+    own = metric_of(cells).name
+    there = {key: said for key, said in ASPECTS.items() if key != own and any(key in cell.figures for cell in cells)}
+    figures = {said: lambda cell, key=key: cell.figures.get(key) for key, said in there.items()}
+    return _beside(cells, figures, "Wrong: equal to no reference. Distinct: how many different ones there are.")
+
+
+def _beside(cells: Sequence[Cell], figures: Mapping[str, Callable[[Cell], float | None]], said: str) -> Table:
+    """Several figures of each row, and the test's at the end."""
     check_rows(cells)
     rows = []
     for name, group in by_name(cells).items():
-        known = (Summary.of(group, lambda cell, key=key: cell.last(key)).spread() for key in (*SHARES, CREDIT[0]))  # type: ignore[misc]
         scores = Summary.of_scores(group)
-        rows.append([name, str(len(scores.values)), *known, scores.spread()])
-    header = ["way", "n", "explained", "first third", "middle", "last third", "agreement", "credit error"]
-    said = (
-        "Explained: what share of the variance of the returns. Agreement: how what tells likely words apart goes with "
-    )
-    notes = [measured(cells), *footnotes(cells, {}), f"{said}rollouts, as a correlation. Both on validation data."]
-    return Table([*header, f"test {metric_of(cells).label}"], rows, notes)
+        found = (Summary.of(group, figure).spread() for figure in figures.values())
+        rows.append([name, str(len(scores.values)), *found, scores.spread()])
+    header = ["way", "n", *figures, f"test {metric_of(cells).label}"]
+    return Table(header, rows, [measured(cells), *footnotes(cells, {}), said])
 
 
 def starts(cells: Sequence[Cell]) -> Table:
@@ -281,4 +303,5 @@ LAYOUTS: dict[str, Callable[[Sequence[Cell]], Table]] = {
     "headroom": headroom,
     "search": search,
     "starts": starts,
+    "aspects": aspects,
 }
