@@ -58,12 +58,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 (place / f"{split}.{side}").write_text("\n".join(lines) + "\n")
             files += [f"--{split}", place / f"{split}.de", place / f"{split}.en"]
         assert run("prepare", place / "data" / folder, *files, "--tokenized") == 0
-    for split, count in (("train", 200), ("valid", 20), ("test", 30)):
-        lines = (real / "flickr8k" / f"{split}.tsv").read_text().splitlines()[:count]
-        (place / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-    files = [word for split in ("train", "valid", "test") for word in (f"--{split}", place / f"{split}.tsv")]
-    shown = ("--task", "captioning", "--features", real / "flickr8k" / "features.npy", "--tokenized")
-    assert run("prepare", place / "data/flickr8k", *files, *shown) == 0
+    shown = ("--task", "captioning", "--features", real / "flickr8k" / "features.npy")
+    for corpus, more in (("flickr8k", shown), ("cmudict", ())):
+        files = []
+        for split, count in (("train", 200), ("valid", 20), ("test", 30)):
+            lines = (real / corpus / f"{split}.tsv").read_text().splitlines()[:count]
+            (place / f"{corpus}-{split}.tsv").write_text("\n".join(lines) + "\n")
+            files += [f"--{split}", place / f"{corpus}-{split}.tsv"]
+        assert run("prepare", place / "data" / corpus, *files, "--tokenized", *more) == 0
     return place
 
 
@@ -168,7 +170,11 @@ def test_headroom(sweep: str, after: str, tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sweep", "results", "cell"),
-    [("multi30k", "multi30k-five", "ac"), ("multi30k-small", "multi30k-small", "vaml-corrupt")],
+    [
+        ("multi30k", "multi30k-five", "ac"),
+        ("multi30k-small", "multi30k-small", "vaml-corrupt"),
+        ("europarl", "europarl", "mle-continued"),
+    ],
 )
 def test_the_tables_of_longer_sentences(
     sweep: str, results: str, cell: str, place: Path, capsys: pytest.CaptureFixture[str]
@@ -193,3 +199,29 @@ def test_captions(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("mle-1", "erac-1"):
         assert f"{found[name]['bleu']:.2f}" in shown
         assert "nrefs:5" in found[name]["bleu_4_signature"]
+
+
+@pytest.mark.slow
+def test_captions_by_cider(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = swept("flickr8k-cider", place, "flickr8k-cider", "scst-1", "erac-1")
+    assert {*found} == {"mle-1", "scst-1", "erac-1"}
+    capsys.readouterr()
+    assert run("table", place / "results/flickr8k-cider", "--layout", "aspects") == 0
+    shown = capsys.readouterr().out
+    for name, cell in found.items():
+        assert cell["score"] == cell["cider"]
+        figures = f"{cell['rouge_l']:.2f} | {cell['wrong']:.2f} | {cell['distinct']:.2f} | {cell['cider']:.2f} |"
+        assert f"| {name.removesuffix('-1')} | 1 |" in shown
+        assert figures in shown
+
+
+@pytest.mark.slow
+def test_phonemes(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = swept("cmudict", place, "cmudict", "ocd-1")
+    assert {*found} == {"mle-1", "ocd-1"}
+    capsys.readouterr()
+    assert run("table", place / "results/cmudict") == 0
+    shown = capsys.readouterr().out
+    for cell in found.values():
+        assert cell["metric"] == "edit"
+        assert f"| {cell['score']:.2f} |" in shown
