@@ -28,6 +28,7 @@ OPTIONS = {
     ("algorithms/erac.py", "ActorCritic"): 'objective = "actor_critic"',
     ("algorithms/sampling.py", "Sampling"): "reinforce, ocd",
     ("algorithms/reinforce.py", "Reinforce"): 'objective = "reinforce"',
+    ("algorithms/vaml.py", "ExactVaml"): 'objective = "vaml_exact"',
     ("algorithms/ocd.py", "Ocd"): 'objective = "ocd"',
 }
 FOLDERS = (

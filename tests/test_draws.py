@@ -74,3 +74,15 @@ def test_same_seed_same_numbers() -> None:
 def test_weights_that_are_not_numbers_give_an_index_all_the_same() -> None:
     drawn = draw(torch.full((3, 5), torch.nan), torch.tensor([0.0, 0.5, 0.99]))
     assert ((drawn >= 0) & (drawn < 5)).all()
+
+
+def test_noise_apart_leaves_what_comes_after_as_it_is() -> None:
+    """However much is drawn from it, and the same in every process."""
+    one, other = Noise(generator(), 4), Noise(generator(), 4, 2, 2)
+    mine, theirs = one.apart(), other.apart()
+    mine.uniform(50)
+    assert torch.equal(one.uniform(3)[2:], other.uniform(3))
+    assert torch.equal(Noise(generator(), 4).apart().uniform(3)[2:], theirs.uniform(3))
+    assert not torch.equal(Noise(generator(), 4).apart().uniform(3), Noise(generator(), 4).uniform(3))
+    source = Noise(generator(), 4)
+    assert not torch.equal(source.apart().uniform(3), source.apart().uniform(3))

@@ -39,9 +39,9 @@ WRONG = {
     "SoftQ('x', 0.1, tau=0)": "SoftQ: tau is 0, but it must be above 0 and finite.",
     "Vaml('x', 0.1, kappa=1.5)": "Vaml: kappa is 1.5, but it must be from 0 to 1.",
     "Vaml('x', 0.1, proposal='mixed')": "Vaml: proposal is 'mixed', but its weights are those of one kind of proposal; "
-    "choose one of ngram, corrupt, policy.",
+    "choose one of ngram, corrupt, exact, policy.",
     "Raml('x', 0.1, proposal='policy')": "Raml: proposal is 'policy', but it has no Q to draw from; choose one of "
-    "ngram, corrupt.",
+    "ngram, corrupt, exact.",
     "LSTM(hidden=7)": "LSTM: hidden is 7, but it must be an even number from 2 on, because two directions share it.",
     "LSTM(attention='MLP')": "LSTM: attention is 'MLP', but it must be one of dot, mlp, none.",
     "LSTM(dropout=1)": "LSTM: dropout is 1, but it must be from 0 up to, but without, 1.",

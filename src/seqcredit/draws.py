@@ -25,6 +25,12 @@ class Noise:
         rows = self.total if self.rows is None else self.rows
         return Noise(self.generator, self.total * times, self.first * times, rows * times)
 
+    def apart(self) -> "Noise":
+        """Noise for the same rows, of which one may draw any amount: what comes after does not depend on it."""
+        seed = torch.randint(2**62, (), generator=self.generator, device=self.generator.device)
+        generator = Generator(self.generator.device).manual_seed(int(seed))
+        return Noise(generator, self.total, self.first, self.rows)
+
     def uniform(self, *shape: int, device: torch.device | str = "cpu") -> Float[Tensor, "..."]:
         """Numbers in [0, 1) of shape (rows, *shape)."""
         numbers = torch.rand(self.total, *shape, generator=self.generator, device=self.generator.device)

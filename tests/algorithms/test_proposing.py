@@ -105,10 +105,11 @@ def test_its_options_are_checked_alone_and_together() -> None:
         ({"tau": 0.0}, "tau is 0.0"),
         ({"proposal": "corrupt", "words": "likely"}, "replaces no n-grams"),
         ({"proposal": "policy", "words": "likely"}, "replaces no n-grams"),
+        ({"proposal": "exact", "words": "likely"}, "replaces no n-grams"),
     ):
         with pytest.raises(UserError, match=said):
             SoftQ("q", 0.1, **options)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="choose one of ngram, corrupt, policy"):
+    with pytest.raises(UserError, match="choose one of ngram, corrupt, exact, policy"):
         Vaml("v", 0.1, proposal="mixed")
 
 

@@ -5,6 +5,7 @@ import torch
 from seqcredit.algorithms import (
     ActorCritic,
     Critic,
+    ExactVaml,
     Mle,
     Models,
     Ocd,
@@ -33,6 +34,7 @@ JOINT = {"extra_length": 1, "samples": 2, "smoothing": 0.3}
 EVERY_WAY: dict[str, Phase] = {  # that a loss is formed
     "likelihood": Mle("mle", 1.0),
     "raml": Raml("raml", 1.0),
+    "raml, exact": Raml("raml", 1.0, proposal="exact", tau=0.3),
     "soft Q": SoftQ("q", 1.0),
     "soft Q at the bound": SoftQ("q", 1.0, bound=6),
     "soft Q, constant": SoftQ("q", 1.0, look_ahead="constant", bound=6),
@@ -49,6 +51,7 @@ EVERY_WAY: dict[str, Phase] = {  # that a loss is formed
     "vaml, policy": Vaml("vaml", 1.0, proposal="policy", samples=4),
     "vaml with coins": Vaml("vaml", 1.0, kappa_draws=True, kappa=0.5),
     "vaml without Q": Vaml("vaml", 1.0, kappa=0.0),
+    "vaml, exact Q": ExactVaml("vaml", 1.0, tau=0.3, bound=6),
     "critic": Critic("critic", 1.0, tau=0.3, **JOINT),
     "critic, released": Critic(
         "critic", 1.0, td_form="half", smoothing_form="mean", bound_value="free", smoothing=0.3, extra_length=0

@@ -10,7 +10,7 @@ from seqcredit.algorithms.ocd import Ocd
 from seqcredit.algorithms.phase import Criterion, Models, Outcome, Phase, Progress
 from seqcredit.algorithms.reinforce import Reinforce
 from seqcredit.algorithms.soft_q import SoftQ
-from seqcredit.algorithms.vaml import Raml, Vaml
+from seqcredit.algorithms.vaml import ExactVaml, Raml, Vaml
 from seqcredit.errors import UserError
 from seqcredit.named import find, is_named
 
@@ -19,6 +19,7 @@ __all__ = [
     "ActorCritic",
     "Criterion",
     "Critic",
+    "ExactVaml",
     "Mle",
     "Models",
     "Ocd",
@@ -39,6 +40,7 @@ ALGORITHMS: dict[str, type[Phase]] = {
     "raml": Raml,
     "soft_q": SoftQ,
     "vaml": Vaml,
+    "vaml_exact": ExactVaml,
     "critic": Critic,
     "actor_critic": ActorCritic,
     "reinforce": Reinforce,

@@ -100,7 +100,9 @@ def distillation(
     """Cross entropy to the token targets of Q for a share kappa, - log pi for the rest."""
     eos, actions = actor.alphabet.eos, actor.alphabet.actions
     if not (actor.fused and q.fused):
-        return losses.vaml(actor.logp, q.table, tokens, weights, tau, kappa, forced, eos, actions).sum()
+        return losses.vaml(
+            actor.logp, q.table.to(actor.logp.dtype), tokens, weights, tau, kappa, forced, eos, actions
+        ).sum()
     packing = actor.packing or pack(tokens, eos)
     coins = packing.take(kappa) if isinstance(kappa, Tensor) else kappa
     tables, each = (actor.packed(packing), q.packed(packing)), (packing.take(tokens), packing.weigh(weights))

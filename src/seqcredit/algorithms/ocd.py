@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch.profiler import record_function as part
 
 from seqcredit.algorithms.along import Along, distillation
-from seqcredit.algorithms.phase import Models, Outcome, Progress
+from seqcredit.algorithms.phase import Models, Outcome, Progress, unless_edit
 from seqcredit.algorithms.rollout import watch
 from seqcredit.algorithms.sampling import Sampling
 from seqcredit.credit.oracle.completions import best_completions
@@ -43,6 +43,4 @@ class Ocd(Sampling):
 
     def check(self, payoff: Payoff) -> str | None:
         """It knows one reward."""
-        if payoff.metric == "edit":
-            return None
-        return f"its credit is that of the edit distance, and the pay-off is {payoff.metric}: set metric to 'edit'."
+        return unless_edit(payoff)

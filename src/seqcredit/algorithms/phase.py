@@ -218,6 +218,13 @@ class Phase(Options, ABC):
         return [min(batches, most - done) for done in range(0, most, batches)]
 
 
+def unless_edit(payoff: Payoff) -> str | None:
+    """What to say of another pay-off than the one whose best completions are known."""
+    if payoff.metric == "edit":
+        return None
+    return f"its credit is that of the edit distance, and the pay-off is {payoff.metric}: set metric to 'edit'."
+
+
 def count(rows: Tensor) -> Tensor:
     """How many there are along the first axis."""
     return torch.tensor(len(rows), device=rows.device)

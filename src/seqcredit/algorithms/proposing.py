@@ -11,6 +11,7 @@ from torch.profiler import record_function as part
 
 from seqcredit.algorithms.along import Along
 from seqcredit.algorithms.phase import Phase, Sums
+from seqcredit.credit.edits import draw_edits
 from seqcredit.credit.proposals import Proposals, beside, corrupt_tokens, replace_ngrams
 from seqcredit.credit.tables import share
 from seqcredit.credit.values import at_bound
@@ -19,11 +20,12 @@ from seqcredit.errors import UserError
 from seqcredit.models.policy import Branching, Dropout, M, Network, Policy, S, read, repeat, reshaped
 from seqcredit.options import ABOVE_0, FROM_1, SHARE, option
 from seqcredit.rewards.edit import EditDistance
+from seqcredit.rewards.payoff import Payoff
 from seqcredit.search import sample
 from seqcredit.types import Alphabet, Batch, Reward, lengths
 
 LONGER = 5  # tokens that a sequence drawn from P_Q may have over the longest reference of its batch
-Proposal = Literal["ngram", "corrupt", "policy", "mixed"]
+Proposal = Literal["ngram", "corrupt", "exact", "policy", "mixed"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Proposing(Phase):
 
     tau: float = option(0.4, ABOVE_0)
     samples: int = option(5, FROM_1)  # M, the reference included
-    proposal: Proposal = "ngram"  # "policy": from P_Q; "mixed": half and half
+    proposal: Proposal = "ngram"  # "exact": from P_R, of the edit distance; "policy": from P_Q; "mixed": half and half
     longest: int = option(4, FROM_1)  # words of a replaced n-gram
     words: Literal["uniform", "likely"] = "uniform"  # in its place: any, or such as one would confuse with the right
     corruption: float = option(0.2, SHARE)  # share of corrupted words
@@ -50,14 +52,25 @@ class Proposing(Phase):
     def _unfit(self) -> str | None:
         """What does not go together."""
         if self.proposal in ("policy", "mixed") and self.proposal not in self.draws:
-            allowed = ", ".join(("ngram", "corrupt", *self.draws))
+            allowed = ", ".join(("ngram", "corrupt", "exact", *self.draws))
             return f"proposal is {self.proposal!r}, but {self.why_not}; choose one of {allowed}."
-        if self.words == "likely" and self.proposal in ("corrupt", "policy"):
+        if self.proposal == "exact" and self.samples < 2:
+            return "proposal is 'exact', which are samples beside the reference: set samples to 2 or more."
+        if self.words == "likely" and self.proposal in ("corrupt", "exact", "policy"):
             return (
                 f"words is 'likely', but a proposal of {self.proposal!r} replaces no n-grams; choose ngram or leave "
                 "`words` out."
             )
         return None
+
+    def check(self, payoff: Payoff) -> str | None:
+        """P_R itself is known for one pay-off."""
+        if self.proposal != "exact" or (payoff.metric, payoff.scaled, payoff.references) == ("edit", True, "own"):
+            return None
+        return (
+            "proposal is 'exact', but P_R can only be drawn from for the number of edits to one reference: set the "
+            "pay-off's metric to 'edit', references to 'own', and scaled to true."
+        )
 
     @property
     def judged_tau(self) -> float | None:
@@ -76,6 +89,9 @@ class Proposing(Phase):
                 return corrupt_tokens(references, M, alphabet, noise, self.corruption)
             if self.proposal == "policy":
                 return beside(references, self._drawn(model, batch, M - 1, noise), alphabet.eos)
+            if self.proposal == "exact":
+                bound = max(self.bound, references.shape[1])
+                return beside(references, draw_edits(references, M - 1, alphabet, noise, self.tau, bound), alphabet.eos)
             if self.proposal == "ngram":
                 return replace_ngrams(references, M, alphabet, noise, self.longest, self.words)
             near = replace_ngrams(references, M - M // 2, alphabet, noise, self.longest, self.words)
