@@ -4,6 +4,7 @@ import argparse
 import io
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import torch
 
 from seqcredit.commands import shared
 from seqcredit.errors import UserError
+from seqcredit.results.evaluate import final_search
+from seqcredit.training.decoding import Search
 
 
 @pytest.mark.parametrize(
@@ -89,6 +92,13 @@ def test_the_search_is_the_recipes_but_for_the_options(shown: Any) -> None:
     assert shared.search_of(shown.mle, given, 7).width == 7
     given.beam = 4
     assert [shared.search_of(shown.mle, given, least).width for least in (1, 4, 5)] == [4, 4, 5]
+    penalised = replace(shown.mle, recipe=replace(shown.mle.recipe, length_penalty=0.7))
+    assert shared.search_of(penalised, given).length_penalty == 0.5
+    given.length_penalty = None
+    assert shared.search_of(penalised, given) == Search(4, 13, 0.7, True)
+    given.length_penalty = 0.0
+    assert shared.search_of(penalised, given).length_penalty == 0.0
+    assert final_search(penalised.recipe) == Search(2, 13, 0.7)
 
 
 def test_judges_are_runs_that_are_looked_at_together(shown: Any) -> None:

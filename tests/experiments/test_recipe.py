@@ -268,7 +268,13 @@ CRITIC = {
 }
 SOFT_Q = {"steps": FROM_1, "exact_eos": NOT_NEGATIVE, "exact": ONLY_0}
 INTERVALS: dict[str, dict[str, Interval]] = {
-    "": {"seed": SEED, "beam": FROM_1, "validation_beam": FROM_1, "longest_output": FROM_1},
+    "": {
+        "seed": SEED,
+        "beam": FROM_1,
+        "validation_beam": FROM_1,
+        "longest_output": FROM_1,
+        "length_penalty": NOT_NEGATIVE,
+    },
     "actor": {**SIZES, "copy": ONLY_0},
     "critic": SIZES,
     "payoff": {"precision": UP_TO_1, "falling": UP_TO_1, "length": UP_TO_1},

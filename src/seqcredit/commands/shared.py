@@ -101,8 +101,8 @@ def metric_option(parser: argparse.ArgumentParser, about: str = "what to judge b
 def search_options(parser: argparse.ArgumentParser) -> None:
     """How to decode, and with which weights."""
     parser.add_argument("--beam", type=width, metavar="N", help="beam width (default: the recipe's)")
-    about = "rank by logp / length^X (default: 0)"
-    parser.add_argument("--length-penalty", type=penalty, default=0.0, metavar="X", help=about)
+    about = "rank by logp / length^X (default: the recipe's)"
+    parser.add_argument("--length-penalty", type=penalty, metavar="X", help=about)
     about = "unknown words become the attended source word"
     parser.add_argument("--replace-unknown", action="store_true", help=about)
     parser.add_argument("--phase", help="weights of this phase (default: the last one)")
@@ -147,8 +147,9 @@ def search_of(run: "Run", options: argparse.Namespace, least: int = 1) -> "Searc
     """The recipe's search as the options change it, for so many results at least."""
     from seqcredit.training.decoding import Search
 
-    width = max(options.beam or run.recipe.beam, least)
-    return Search(width, run.recipe.longest_output + 1, options.length_penalty, options.replace_unknown)
+    recipe, asked = run.recipe, options.length_penalty
+    width, power = max(options.beam or recipe.beam, least), recipe.length_penalty if asked is None else asked
+    return Search(width, recipe.longest_output + 1, power, options.replace_unknown)
 
 
 def open_run(folder: Path) -> "tuple[Run, Prepared]":

@@ -19,7 +19,7 @@ from seqcredit.training.task import networks_of
 from seqcredit.types import Json
 
 TOP = ("data", "runs", "results", "seeds", "cell", "grid")
-SEARCH = ("beam", "longest_output")  # how the test is searched: another way is a cell of its own
+SEARCH = ("beam", "longest_output", "length_penalty")  # how the test is searched: another way is a cell of its own
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from seqcredit.algorithms import Phase, algorithm, objective_of
 from seqcredit.errors import UserError
 from seqcredit.models.build import LSTM
 from seqcredit.named import is_named
-from seqcredit.options import FIDELITIES, FROM_1, SEED, Fidelity, Options, Range, build, option, presets
+from seqcredit.options import FIDELITIES, FROM_1, NOT_NEGATIVE, SEED, Fidelity, Options, Range, build, option, presets
 from seqcredit.rewards.payoff import GIVEN, Payoff
 from seqcredit.types import Json
 
@@ -42,6 +42,7 @@ class Recipe(Options):
     actor: LSTM = LSTM()
     critic: LSTM = LSTM(attention="mlp", dropout=0.0)
     beam: int = option(5, FROM_1)  # of the final evaluation
+    length_penalty: float = option(0.0, NOT_NEGATIVE)  # of the final evaluation, which ranks by logp / length ** this
     validation_beam: int = option(1, FROM_1)
     longest_output: int = option(100, FROM_1)  # steps of the final evaluation
     on_divergence: Literal["rollback", "record"] = "rollback"

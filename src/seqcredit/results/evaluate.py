@@ -124,7 +124,7 @@ def conclude(
 
 def final_search(recipe: Recipe) -> Search:
     """How the recipe's figures are made."""
-    return Search(recipe.beam, recipe.longest_output + 1)
+    return Search(recipe.beam, recipe.longest_output + 1, recipe.length_penalty)
 
 
 def measured_raw(
