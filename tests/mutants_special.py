@@ -119,6 +119,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent(
         "credit/fused.py", r"scratch\[0\] -> scratch\[1\]", ", _ = boltzmann", "the scores are not needed again"
     ),
+    Equivalent("credit/edits.py", r"new_zeros\(alphabet", "", "only words are looked up, and each has its number"),
     Equivalent("credit/tables.py", r"", "CELLS", "how much at a time: only speed"),
     Equivalent("credit/tables.py", r"", "size = COLUMNS", "how much at a time: only speed"),
     Equivalent("credit/tables.py", r"-self\.bias\.new_zeros", "", "minus 0"),

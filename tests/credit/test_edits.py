@@ -80,6 +80,13 @@ def test_long_sequences_are_kept_as_often_as_they_should() -> None:
     assert ((double > 0) & (double <= 1)).all()
 
 
+def test_where_there_is_one_way_it_is_kept() -> None:
+    """With and without eos; "1 1" can be had of "1" in two ways."""
+    tokens, references = torch.tensor([[1, 2], [1, 0], [1, 1]]), pad([[1, 2], [1], [1]])
+    found = _share(tokens, references, 1e-6, Alphabet(4))
+    torch.testing.assert_close(found, torch.tensor([1.0, 1.0, 0.5]), atol=1e-4, rtol=0)
+
+
 def test_none_is_longer_than_the_bound() -> None:
     drawn = draw_edits(pad([[1, 2]]), 4000, Alphabet(4), noise(), 0.55, 4)
     assert lengths(drawn).max() == 3

@@ -57,11 +57,12 @@ def _edited(
     choice = which * (1 + one * W)
     there = (choice < 1 + one * (W - 1)) & (place < size)
     where = (inserted + pad(there[:, :-1].long(), (1, 0))).cumsum(1).masked_fill(~there, bound).clamp(max=bound)
-    own = torch.full_like(references[:, :1], -1).repeat(1, bound + 1).scatter(1, where, references)[:, :-1]
-    same = torch.zeros_like(own, dtype=torch.bool)
-    same = pad(same, (0, 1)).scatter(1, where, choice < 1)[:, :-1]
-    other = (number[own] + 1 + (any_word * (W - 1)).long()) % W
-    drawn = torch.where(own < 0, words[(any_word * W).long()], torch.where(same, own, words[other]))
+    # What each token stands for: a word of the reference, the same plus `size` if another is to be there, or nothing.
+    meant = references + alphabet.size * (choice >= 1)
+    meant = references.new_full((len(references), bound + 1), -1).scatter(1, where, meant)[:, :-1]
+    other = (number[meant % alphabet.size] + 1 + (any_word * (W - 1)).long()) % W
+    changed = torch.where(meant < alphabet.size, meant, words[other])
+    drawn = torch.where(meant < 0, words[(any_word * W).long()], changed)
     total = (inserted.sum(1) + there.sum(1)).unsqueeze(1)
     tokens = drawn.masked_fill(torch.arange(bound, device=device) >= total, alphabet.eos)
     return tokens, total.squeeze(1) < bound
