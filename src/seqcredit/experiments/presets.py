@@ -4,11 +4,13 @@ Every phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alo
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, Raml, Reinforce, SoftQ, Vaml
 from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Options, option
+
+P = TypeVar("P", bound=Phase)
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,12 @@ class Plan(Options, ABC):
     @abstractmethod
     def phases(self, trained: bool) -> tuple[Phase, ...]:
         """What to train, for a model that is trained already or for one that is not."""
+
+    def phase(self, kind: type[P], name: str, **others: Any) -> P:
+        """A phase with all options of this plan that it has too, unless others are given."""
+        known = {each.name for each in fields(kind)}
+        shared = {each.name: getattr(self, each.name) for each in fields(self) if each.name in known}
+        return kind(**{"name": name, "optimizer": "adam", **shared, **others})
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class MLE(Plan):
 
     def phases(self, trained: bool) -> tuple[Phase, ...]:
         """One phase, whatever the model is."""
-        return (_mle(self.learning_rate, self.epochs, self.batch_size),)
+        return (self.phase(Mle, "mle", decays=4),)
 
 
 @dataclass(frozen=True)
@@ -54,18 +62,7 @@ class RAML(Plan):
 
     def phases(self, trained: bool) -> tuple[Phase, ...]:
         """One phase, whatever the model is."""
-        return (
-            Raml(
-                "raml",
-                self.learning_rate,
-                "adam",
-                batch_size=self.batch_size,
-                epochs=self.epochs,
-                decays=2,
-                tau=self.tau,
-                samples=self.samples,
-            ),
-        )
+        return (self.phase(Raml, "raml", decays=2),)
 
 
 @dataclass(frozen=True)
@@ -85,30 +82,8 @@ class VAML(Plan):
 
     def phases(self, trained: bool) -> tuple[Phase, ...]:
         """Soft Q-learning, then the actor."""
-        return (
-            SoftQ(
-                "soft_q",
-                self.learning_rate,
-                "adam",
-                batch_size=self.batch_size,
-                epochs=self.q_epochs,
-                decays=2,
-                tau=self.tau,
-                samples=self.samples,
-                words="likely",
-            ),
-            Vaml(
-                "vaml",
-                self.learning_rate,
-                "adam",
-                batch_size=self.batch_size,
-                epochs=self.epochs,
-                decays=2,
-                tau=self.tau,
-                samples=self.samples,
-                kappa=self.kappa,
-            ),
-        )
+        soft_q = self.phase(SoftQ, "soft_q", epochs=self.q_epochs, decays=2, words="likely")
+        return (soft_q, self.phase(Vaml, "vaml", decays=2))
 
 
 @dataclass(frozen=True)
@@ -139,30 +114,9 @@ class ERAC(Plan):
 
     def phases(self, trained: bool) -> tuple[Phase, ...]:
         """MLE where it is needed, the critic alone, then both."""
-        rate, both = self.critic_learning_rate, self._both()
-        critic = Critic("critic", rate, epochs=self.critic_epochs, critic_least=self.critic_least, **both)
-        joint = ActorCritic(
-            "actor_critic",
-            self.learning_rate,
-            epochs=self.epochs,
-            mle_weight=self.mle_weight,
-            leash=self.leash,
-            cautious=self.cautious,
-            critic_learning_rate=rate,
-            **both,
-        )
-        start = () if trained else (_mle(self.mle_learning_rate, self.mle_epochs, self.batch_size),)
-        return (*start, critic, joint)
-
-    def _both(self) -> dict[str, Any]:
-        """What the two phases with a critic share."""
-        same = ("batch_size", "tau", "samples", "smoothing", "target_rate", "trace")
-        return {
-            "optimizer": "adam",
-            "decay": 0.7,
-            "smoothing_form": "mean",
-            **{key: getattr(self, key) for key in same},
-        }
+        rate, both = self.critic_learning_rate, {"decay": 0.7, "smoothing_form": "mean"}
+        critic = self.phase(Critic, "critic", learning_rate=rate, epochs=self.critic_epochs, **both)
+        return (*_start(self, trained), critic, self.phase(ActorCritic, "actor_critic", **both))
 
 
 @dataclass(frozen=True)
@@ -192,19 +146,8 @@ class REINFORCE(Plan):
 
     def phases(self, trained: bool) -> tuple[Phase, ...]:
         """MLE where it is needed, then samples."""
-        reinforce = Reinforce(
-            "reinforce",
-            self.learning_rate,
-            "adam",
-            batch_size=self.batch_size,
-            epochs=self.epochs,
-            decay=0.7,
-            baseline="others" if self.samples > 1 else "greedy",
-            samples=self.samples,
-            mle_weight=self.mle_weight,
-        )
-        start = () if trained else (_mle(self.mle_learning_rate, self.mle_epochs, self.batch_size),)
-        return (*start, reinforce)
+        baseline = "others" if self.samples > 1 else "greedy"
+        return (*_start(self, trained), self.phase(Reinforce, "reinforce", decay=0.7, baseline=baseline))
 
 
 @dataclass(frozen=True)
@@ -218,5 +161,7 @@ class SCST(REINFORCE):
     samples: int = option(1, FROM_1)  # for each source
 
 
-def _mle(learning_rate: float, epochs: int, batch_size: int) -> Mle:
-    return Mle("mle", learning_rate, "adam", batch_size=batch_size, epochs=epochs, decays=4)
+def _start(plan: ERAC | REINFORCE, trained: bool) -> tuple[Phase, ...]:
+    """MLE for a model that is not trained yet."""
+    rate, epochs = plan.mle_learning_rate, plan.mle_epochs
+    return () if trained else (plan.phase(Mle, "mle", learning_rate=rate, epochs=epochs, decays=4),)
