@@ -1,5 +1,20 @@
 """What goes wrong in a way that the user can mend."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+E = TypeVar("E", bound=Exception)
+
 
 class UserError(Exception):
     """One sentence: what, where, what to do. The command line prints it and exits with 2."""
+
+
+@contextmanager
+def in_words(kinds: type[E] | tuple[type[E], ...], sentence: str | Callable[[E], str]) -> Iterator[None]:
+    """Errors of some kinds within are the user's to mend: one sentence, which may be made of the error."""
+    try:
+        yield
+    except kinds as error:
+        raise UserError(sentence if isinstance(sentence, str) else sentence(error)) from error

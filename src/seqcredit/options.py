@@ -12,7 +12,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from math import inf
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 
 Fidelity = Literal["default", "paper", "released"]
 FIDELITIES: tuple[Fidelity, ...] = ("default", "paper", "released")
@@ -76,10 +76,9 @@ def build(kind: type[O], table: Mapping[str, object], where: str) -> O:
         if name not in table and each.default is MISSING and each.default_factory is MISSING:
             raise UserError(f"{where}: the key {name!r} is missing.")
     filled = {key: _filled(value, known[key]) for key, value in table.items()}
-    try:
+    # What does not go together is said of the place, not of the class.
+    with in_words(UserError, lambda error: re.sub(rf"^{kind.__name__}: ", f"{where}: ", str(error))):
         return kind(**checked(kind, filled, where))
-    except UserError as error:  # what does not go together is said of the place, not of the class
-        raise UserError(re.sub(rf"^{kind.__name__}: ", f"{where}: ", str(error))) from None
 
 
 def checked(kind: type[Options], values: Mapping[str, object], where: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqcredit.commands import shared
-from seqcredit.errors import UserError
+from seqcredit.errors import in_words
 
 if TYPE_CHECKING:
     from seqcredit.data.prepared import Prepared
@@ -67,10 +67,8 @@ def finish(run: "Run", prepared: "Prepared", options: argparse.Namespace, proces
         task = task_of(run.recipe, prepared, run.folder)
         trainer = Trainer(task, run.folder, shown, options.device, processes)
         _stop_on_interrupt(trainer)
-        try:
+        with in_words(StoppedError, f"stopped and saved; continue with `seqcredit resume {run.folder}`."):
             trainer.train()
-        except StoppedError:
-            raise UserError(f"stopped and saved; continue with `seqcredit resume {run.folder}`.") from None
     if processes.writes and "test" in prepared.manifest.splits and run.trains_an_actor():
         actor = task.networks["actor"].eval()
         print(evaluate.conclude(run, prepared, actor, task.metric, trainer.status.diverged, options.device))

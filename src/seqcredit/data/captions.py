@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from seqcredit.data.text import Example, lines
-from seqcredit.errors import UserError
+from seqcredit.data.text import Example, lines, readable
+from seqcredit.errors import UserError, in_words
 from seqcredit.types import Json
 
 # Karpathy's split of MSCOCO: what is left of its validation pictures is for training.
@@ -36,24 +37,20 @@ def read_tsv(path: Path) -> Iterator[Example]:
 def read_coco(path: Path) -> Iterator[Example]:
     """`{"images": [{"id", "file_name"}], "annotations": [{"image_id", "caption"}]}`."""
     record = _json(path)
-    try:
+    with _lacking(path, "a file of captions as MSCOCO writes them"):
         captions: dict[object, list[str]] = {image["id"]: [] for image in record["images"]}
         for annotation in record["annotations"]:
             captions[annotation["image_id"]].append(annotation["caption"])
         return iter([Example(image["file_name"], captions[image["id"]]) for image in record["images"]])
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path} lacks {error}: give a file of captions as MSCOCO writes them.") from None
 
 
 def read_karpathy(path: Path) -> dict[str, list[Example]]:
     """All splits of `dataset_coco.json` or `dataset_flickr8k.json`, with the tokens that come along."""
     splits: dict[str, list[Example]] = {}
-    try:
+    with _lacking(path, "a dataset_*.json of Karpathy's splits"):
         for image in _json(path)["images"]:
             texts = [" ".join(sentence["tokens"]) for sentence in image["sentences"]]
             splits.setdefault(KARPATHY[image["split"]], []).append(Example(image["filename"], texts))
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path} lacks {error}: give a dataset_*.json of Karpathy's splits.") from None
     if "train" not in splits or "valid" not in splits:
         raise UserError(
             f"{path} has no pictures of the splits train and val: give a dataset_*.json of Karpathy's splits."
@@ -61,15 +58,14 @@ def read_karpathy(path: Path) -> dict[str, list[Example]]:
     return splits
 
 
+def _lacking(path: Path, wanted: str) -> AbstractContextManager[None]:
+    """A record without a key that is asked for within is not what was wanted."""
+    return in_words((KeyError, TypeError), lambda error: f"{path} lacks {error}: give {wanted}.")
+
+
 def _json(path: Path) -> Json:
-    try:
+    with readable(path), in_words((ValueError, RecursionError), f"{path} is not JSON."):
         record = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"There is no file {path}: give a file that exists.") from None
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}; give a readable file.") from None
-    except (ValueError, RecursionError):
-        raise UserError(f"{path} is not JSON.") from None
     if not isinstance(record, dict):
         raise UserError(f"{path} is not a JSON object: give captions of MSCOCO or of Karpathy's splits.")
     return record

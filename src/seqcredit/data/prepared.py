@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from seqcredit.data.storage import MANIFEST, Pictures, Sequences, checksum, open_array, with_suffix, written_lines
 from seqcredit.data.text import Cut, Pieces, TextOptions, detokenize, tokenizer
 from seqcredit.data.vocabulary import Vocabulary
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.types import FIRST_WORD
 
 FORMAT = 1
@@ -91,21 +91,16 @@ class Manifest:
     @classmethod
     def load(cls, folder: Path) -> "Manifest":
         """The manifest of a prepared folder."""
-        try:
+        damaged = f"{folder / MANIFEST} is damaged: prepare the data again."
+        missing = f"{folder} is not a prepared folder: it has no {MANIFEST}; run the preparation."
+        with in_words(OSError, missing), in_words((ValueError, AttributeError, KeyError, TypeError), damaged):
             record = json.loads((folder / MANIFEST).read_bytes())
-        except OSError as error:
-            raise UserError(f"{folder} is not a prepared folder: it has no {MANIFEST}; run the preparation.") from error
-        except ValueError as error:
-            raise UserError(f"{folder / MANIFEST} is damaged: prepare the data again.") from error
-        if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise UserError(f"{folder / MANIFEST} is not of format {FORMAT}: prepare the data again.")
-        try:
+            if not isinstance(record, dict) or record.get("format") != FORMAT:
+                raise UserError(f"{folder / MANIFEST} is not of format {FORMAT}: prepare the data again.")
             options = {**record.pop("options")}
             text = TextOptions(**options.pop("text"))
             splits = {name: SplitCounts(**counts) for name, counts in record.pop("splits").items()}
             return cls(**record, options=PrepareOptions(**options, text=text), splits=splits)
-        except (AttributeError, KeyError, TypeError) as error:
-            raise UserError(f"{folder / MANIFEST} is damaged: prepare the data again.") from error
 
 
 @dataclass(frozen=True)

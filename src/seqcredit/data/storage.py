@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.types import EOS
 
 MANIFEST = "manifest.json"
@@ -144,11 +144,9 @@ def with_suffix(stem: Path, suffix: str) -> Path:
 
 def open_array(path: Path) -> NDArray[Any]:
     """An array on disk, mapped into memory."""
-    try:
+    with in_words((OSError, ValueError, EOFError), f"{path} is missing or damaged: prepare the data again."):
         # A plain view of the map: slicing np.memmap itself is ten times slower.
         return np.asarray(np.load(path, mmap_mode="r"))
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path} is missing or damaged: prepare the data again.") from error
 
 
 def written_lines(path: Path) -> Iterator[str]:

@@ -3,13 +3,14 @@
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 
 Cut = Callable[[str], list[str]]
 
@@ -79,10 +80,8 @@ def read_jsonl(path: Path) -> Iterator[Example]:
 
 
 def _json_example(line: str, where: str) -> Example:
-    try:
+    with in_words((ValueError, RecursionError), f"{where} is not JSON: write one object a line."):
         record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{where} is not JSON: write one object a line.") from error
     fields = record if isinstance(record, dict) else {}
     references = fields.get("references", [fields.get("reference")])
     texts = [fields.get("source"), *references] if isinstance(references, list) else []
@@ -96,18 +95,22 @@ def _json_example(line: str, where: str) -> Example:
 def lines(path: Path) -> Iterator[str]:
     """Lines of a UTF-8 file as a stream, cut at newlines alone."""
     number = 0
-    try:
-        with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                yield raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}, line {number} is not UTF-8: convert the file to UTF-8.") from error
-    except FileNotFoundError as error:
-        raise UserError(f"There is no file {path}: give a file that exists.") from error
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}; give a readable file.") from error
+    not_text = in_words(UnicodeDecodeError, lambda _: f"{path}, line {number} is not UTF-8: convert the file to UTF-8.")
+    with readable(path), not_text, path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     if number == 0:
         raise UserError(f"{path} is empty: give a file with one example a line.")
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """A file that cannot be opened or read within is the user's to mend."""
+    with (
+        in_words(OSError, lambda error: f"Cannot read {path}: {error.strerror}; give a readable file."),
+        in_words(FileNotFoundError, f"There is no file {path}: give a file that exists."),
+    ):
+        yield
 
 
 def tokenizer(options: TextOptions, language: str | None) -> Cut:
@@ -119,10 +122,8 @@ def tokenizer(options: TextOptions, language: str | None) -> Cut:
 
 
 def _moses(language: str | None) -> Cut:
-    try:
+    with in_words(ImportError, "Moses tokens need the package sacremoses: run `pip install sacremoses`."):
         from sacremoses import MosesTokenizer  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError as error:
-        raise UserError("Moses tokens need the package sacremoses: run `pip install sacremoses`.") from error
     moses = MosesTokenizer(language)
 
     def cut(text: str) -> list[str]:
@@ -163,7 +164,8 @@ class Pieces:
 def learn_pieces(sentences: Iterator[str], size: int) -> bytes:
     """A sentencepiece BPE model of `size` pieces, the same for the same sentences."""
     model = io.BytesIO()
-    try:
+    failed = f"Cannot learn {size} pieces of words from this text: set bpe to a smaller number."
+    with in_words(RuntimeError, failed):
         _sentencepiece().SentencePieceTrainer.train(
             sentence_iterator=sentences,
             model_writer=model,
@@ -174,14 +176,10 @@ def learn_pieces(sentences: Iterator[str], size: int) -> bytes:
             num_threads=1,
             minloglevel=2,
         )
-    except RuntimeError as error:
-        raise UserError(f"Cannot learn {size} pieces of words from this text: set bpe to a smaller number.") from error
     return model.getvalue()
 
 
 def _sentencepiece() -> ModuleType:
-    try:
+    with in_words(ImportError, "bpe needs the package sentencepiece: run `pip install 'seqcredit[bpe]'`."):
         import sentencepiece  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError as error:
-        raise UserError("bpe needs the package sentencepiece: run `pip install 'seqcredit[bpe]'`.") from error
     return sentencepiece

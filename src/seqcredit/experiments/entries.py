@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import is_result
@@ -63,11 +63,9 @@ def cells_of(kind: str, entry: Json, seeds: object, more: Sequence[str], where: 
     against = _texts(entry.get("against", []), "against", where)
     for source, (label, own), seed in itertools.product(sources, combinations, seeds):
         overrides = (*own, *more)
-        try:
+        with in_words(UserError, lambda error: f"{where}: {error}"):
             recipe = recipes.load(path, [*overrides, f"seed={seed}"])
             recipe = recipes.until(recipe, until) if until is not None else recipe
-        except UserError as error:
-            raise UserError(f"{where}: {error}") from None
         start = f"-{Path(source).name}" if source and len(sources) > 1 else ""
         yield Planned(f"{name}{start}{label}", seed, path, recipe, overrides, until, source, against, samples, guess)
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from seqcredit.algorithms import Phase
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.entries import Planned, cells_of, check_no_seed, tables_of, text_of
 from seqcredit.experiments.recipe import Recipe, read_toml
@@ -207,7 +207,5 @@ def _option(command: str, option: str) -> list[str]:
 
 
 def _json(path: Path) -> Json:
-    try:
+    with in_words((OSError, TypeError, ValueError), f"{path} cannot be read as JSON; remove it, or put it right."):
         return {"command": "", **json.loads(path.read_text())}
-    except (OSError, TypeError, ValueError):
-        raise UserError(f"{path} cannot be read as JSON; remove it, or put it right.") from None

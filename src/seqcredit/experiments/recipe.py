@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from seqcredit.algorithms import Phase, algorithm, objective_of
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.models.build import LSTM
 from seqcredit.named import is_named
 from seqcredit.options import FIDELITIES, FROM_1, NOT_NEGATIVE, SEED, Fidelity, Options, Range, build, option, presets
@@ -105,10 +105,8 @@ def until(recipe: Recipe, phase: str) -> Recipe:
 
 def _phase(table: Mapping[str, object], recipe: Recipe, where: str, folder: Path | None) -> Phase:
     objective = table.get("objective")
-    try:
+    with in_words(UserError, lambda error: f"{where}: {error}"):
         kind = algorithm(objective, folder)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from None
     rest = {key: OLD_VALUES.get((str(objective), key, str(value)), value) for key, value in table.items()}
     rest.pop("objective")
     defaults = {"name": str(objective).rpartition(":")[2], **presets(kind, recipe.fidelity, recipe.actor.input_feeding)}
@@ -171,9 +169,6 @@ def _line(key: str, value: object) -> str:
 
 def read_toml(path: Path) -> Json:
     """The tables of a file."""
-    try:
+    wrong = in_words((tomllib.TOMLDecodeError, UnicodeDecodeError), lambda error: f"{path} is not TOML: {error}.")
+    with wrong, in_words(OSError, lambda error: f"{path} cannot be read: {error.strerror}."):
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not TOML: {error}.") from None

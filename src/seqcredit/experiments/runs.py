@@ -27,7 +27,7 @@ from torch import Tensor
 from seqcredit import __version__
 from seqcredit.algorithms import objective_of
 from seqcredit.data.storage import new_folder
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.experiments.recipe import Recipe, load, resolved
 from seqcredit.named import file_of
 from seqcredit.training import weights
@@ -63,18 +63,15 @@ class Run:
         """
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UserError(f"{folder} is there already; resume it with `seqcredit resume {folder}`, or choose --out.")
-        try:
-            with new_folder(folder) as part:
-                about = _about(recipe, data, vocabularies, folder) | ({"model": OWN_MODEL} if own_model else {})
-                (part / "recipe.toml").write_text(recipe_text, encoding="utf-8")
-                (part / "resolved.toml").write_text(resolved(recipe), encoding="utf-8")
-                (part / "run.json").write_text(json.dumps(about, indent=1) + "\n")
-                for file in own_files(recipe, beside):
-                    shutil.copyfile(file, part / file.name)
-                if begin is not None:
-                    begin(cls(part, recipe, about))
-        except OSError as error:
-            raise UserError(f"The run folder {folder} cannot be written ({error.strerror}); choose --out.") from None
+        with new_folder(folder) as part:
+            about = _about(recipe, data, vocabularies, folder) | ({"model": OWN_MODEL} if own_model else {})
+            (part / "recipe.toml").write_text(recipe_text, encoding="utf-8")
+            (part / "resolved.toml").write_text(resolved(recipe), encoding="utf-8")
+            (part / "run.json").write_text(json.dumps(about, indent=1) + "\n")
+            for file in own_files(recipe, beside):
+                shutil.copyfile(file, part / file.name)
+            if begin is not None:
+                begin(cls(part, recipe, about))
         return cls(folder, recipe, about)
 
     @classmethod
@@ -119,12 +116,11 @@ class Run:
 
 def about_of(folder: Path) -> Json:
     """What `run.json` says."""
-    try:
+    unreadable = f"{folder} is not a run folder: it has no readable run.json."
+    with in_words((OSError, ValueError, TypeError, KeyError), unreadable):
         about: Json = json.loads((folder / "run.json").read_text())
         if not isinstance(about["data"], str) or not isinstance(about["vocabularies"], dict):
             raise ValueError
-    except (OSError, ValueError, TypeError, KeyError):
-        raise UserError(f"{folder} is not a run folder: it has no readable run.json.") from None
     return about
 
 

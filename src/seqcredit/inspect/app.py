@@ -9,20 +9,18 @@ import json
 import socket
 from collections.abc import Callable, Mapping
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.inspect import page
 from seqcredit.inspect.desk import PICTURE, Desk, Grow, Score
 from seqcredit.types import Json
 
-try:
+with in_words(ImportError, "`seqcredit serve` needs more packages: run `pip install 'seqcredit[serve]'`."):
     import uvicorn
     from fastapi import FastAPI, Request
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
     from starlette.exceptions import HTTPException
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-except ImportError:
-    raise UserError("`seqcredit serve` needs more packages: run `pip install 'seqcredit[serve]'`.") from None
 
 BODY = 64_000  # bytes of a request, without a photograph
 

@@ -1,7 +1,6 @@
 """What the live page may ask, and what it is answered: translations that grow, and credit of what was changed."""
 
 import base64
-import binascii
 import io
 import threading
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ import torch
 from seqcredit.data.batches import from_sentences
 from seqcredit.data.images import Backbone
 from seqcredit.data.vocabulary import UNK_SYMBOL
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.inspect import page
 from seqcredit.inspect.examiners import Examiner
 from seqcredit.inspect.numbers import judge_tokens
@@ -21,11 +20,9 @@ from seqcredit.inspect.subjects import Subject, reference_ids
 from seqcredit.rewards.metrics import sentence_bleu
 from seqcredit.types import EOS, UNK, Batch, Json, pad
 
-try:
+with in_words(ImportError, "`seqcredit serve` needs more packages: run `pip install 'seqcredit[serve]'`."):
     from pydantic import BaseModel, ConfigDict, Field
     from pydantic.functional_validators import AfterValidator
-except ImportError:
-    raise UserError("`seqcredit serve` needs more packages: run `pip install 'seqcredit[serve]'`.") from None
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -197,10 +194,8 @@ class Desk:
 
 
 def _decoded(picture: str) -> bytes:
-    try:
+    with in_words(ValueError, "picture: this is not base64."):
         raw = base64.b64decode(picture, validate=True)
-    except (binascii.Error, ValueError):
-        raise UserError("picture: this is not base64.") from None
     if len(raw) > PICTURE:
         raise UserError(f"picture: at most {PICTURE:,} bytes can be read.")
     return raw

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.inspect.examiners import Examiner
 from seqcredit.inspect.numbers import LONGEST_EXACT, Choice, Credit, Summary, has_oracle, summarise
 from seqcredit.inspect.subjects import Subject
@@ -171,10 +171,8 @@ def part(name: str) -> str:
 def write(data: Json, out: Path) -> int:
     """Write the page; how many bytes it has."""
     text = html(data).encode()
-    try:
+    with in_words(OSError, lambda error: f"{out} cannot be written ({error.strerror}): choose another --out."):
         out.write_bytes(text)
-    except OSError as error:
-        raise UserError(f"{out} cannot be written ({error.strerror}): choose another --out.") from None
     return len(text)
 
 
@@ -211,8 +209,6 @@ def thumbnail(picture: Path | io.BytesIO, side: int) -> str:
 
 def pillow() -> tuple[ModuleType, ModuleType, ModuleType]:
     """Pictures, what draws on them, and letters."""
-    try:
+    with in_words(ImportError, "Photographs need Pillow: pip install 'seqcredit[images]'."):
         from PIL import Image, ImageDraw, ImageFont
-    except ImportError:
-        raise UserError("Photographs need Pillow: pip install 'seqcredit[images]'.") from None
     return Image, ImageDraw, ImageFont

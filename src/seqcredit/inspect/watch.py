@@ -13,7 +13,7 @@ from rich.text import Text
 
 from seqcredit.data.prepared import Manifest
 from seqcredit.data.storage import write_whole
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.experiments.history import history, labels
 from seqcredit.experiments.runs import Run
 from seqcredit.inspect.page import part
@@ -232,7 +232,5 @@ def _svg(found: Sequence[Watched], key: str, name: str) -> str:
 
 def write_page(path: Path, found: Sequence[Watched], every: float) -> None:
     """Whole or not at all: a browser may read it at any time."""
-    try:
+    with in_words(OSError, lambda error: f"{path} cannot be written: {error.strerror}; choose another --html FILE."):
         write_whole(path, page(found, every).encode())
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}; choose another --html FILE.") from None

@@ -13,7 +13,7 @@ import numpy as np
 
 from seqcredit.algorithms import Phase
 from seqcredit.data.prepared import Prepared
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.history import history
 from seqcredit.experiments.recipe import Recipe
@@ -234,10 +234,8 @@ def _below(path: Path) -> Iterable[Cell]:
 
 
 def _file(path: Path) -> Cell:
-    try:
+    with in_words((OSError, ValueError), f"{path} cannot be read as JSON: give a cell that `seqcredit record` wrote."):
         figures = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise UserError(f"{path} cannot be read as JSON: give a cell that `seqcredit record` wrote.") from None
     if not isinstance(figures, dict) or not {"recipe", "seed"} <= set(figures) or figure(figures) is None:
         raise UserError(f"{path} is not a cell: it has no recipe, seed and score; `seqcredit record` writes one.")
     return Cell(path, _name(path.stem, figures), figures)

@@ -19,7 +19,7 @@ from seqcredit.algorithms.along import Along, likelihood
 from seqcredit.data.batches import Indices, chunks, collate, examples, to_device
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.data.storage import write_json
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.experiments.build import build_reward, load_actor
 from seqcredit.experiments.runs import Run
 from seqcredit.models.policy import Network, Rows, repeat
@@ -178,10 +178,8 @@ def _spread(split: Split, most: int) -> list[Indices]:
 
 def write(run: Run, found: Json) -> None:
     """Keep it in the run folder, from where `seqcredit record` takes it."""
-    try:
+    with in_words(OSError, lambda error: f"{run.folder / FILE} cannot be written ({error.strerror})."):
         write_json(run.folder / FILE, found)
-    except OSError as error:
-        raise UserError(f"{run.folder / FILE} cannot be written ({error.strerror}).") from None
 
 
 def read(run: Run) -> Json | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.types import Json
 
 if TYPE_CHECKING:
@@ -199,10 +199,8 @@ def ink(image: "AxesImage", value: float) -> str:
 
 def load_pyplot() -> "ModuleType":
     """Matplotlib, which writes the same file every time."""
-    try:
+    with in_words(ImportError, "Figures need matplotlib: pip install 'seqcredit[plots]'."):
         import matplotlib
-    except ImportError:
-        raise UserError("Figures need matplotlib: pip install 'seqcredit[plots]'.") from None
     matplotlib.use("agg")
     matplotlib.rcParams.update({"font.size": 9, "figure.constrained_layout.use": True, "text.parse_math": False})
     matplotlib.rcParams.update({"svg.hashsalt": "seqcredit", "svg.fonttype": "none"})

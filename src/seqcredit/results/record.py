@@ -8,7 +8,7 @@ from pathlib import Path
 from seqcredit.algorithms.exact import THIRDS
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import write_json, write_whole
-from seqcredit.errors import UserError
+from seqcredit.errors import in_words
 from seqcredit.experiments.history import history
 from seqcredit.experiments.recipe import resolved
 from seqcredit.experiments.runs import Run
@@ -63,13 +63,11 @@ def record(run: Run, prepared: Prepared, path: Path, against: Sequence[Run] = ()
     found, split = cell(run, prepared, against), prepared.split(TEST)
     references, metric = list(split.reference_texts()), metric_of(run, prepared, found.get("metric"))
     rows = metric.statistics(read_hypotheses(run, TEST), references, list(split.source_texts()))
-    try:
+    with in_words(OSError, lambda error: f"{path} cannot be written ({error.strerror}); choose another file."):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path.with_suffix(".txt.gz"), gzip.compress(hypotheses_file(run, TEST).read_bytes(), mtime=0))
         write_whole(path.with_suffix(COUNTS), gzip.compress(_lines(rows).encode(), mtime=0))
         write_json(path, found)  # the last: where it is, all three are
-    except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror}); choose another file.") from None
 
 
 def _lines(rows: Statistics) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.named import find, is_named, said
 from seqcredit.options import nearest
 from seqcredit.rewards.cider import CiderD
@@ -227,11 +227,9 @@ def own(name: str, function: object) -> Metric:
 
     def score(words: Words, group: Sequence[Words]) -> float:
         text = " ".join(words)
-        try:
+        with in_words(Exception, lambda error: f"The metric {name} failed for {text!r}. {said(error)}."):
             value = function(text, _texts(group))
             value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
-        except Exception as error:  # whatever the user's function does
-            raise UserError(f"The metric {name} failed for {text!r}. {said(error)}.") from None
         if not isinstance(value, Real) or not math.isfinite(value):
             raise UserError(f"The metric {name} returned {value!r} for {text!r}: return a finite number.")
         return float(value)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.rewards.metrics import DEFAULT, label_of
 from seqcredit.training.watch import VALIDATED
 from seqcredit.types import Json
@@ -60,11 +60,10 @@ def log_entries(path: Path) -> list[Json]:
 
 
 def _entry(path: Path, number: int, line: bytes) -> Json:
-    try:
+    damaged = f"{path}, line {number}, is damaged: `seqcredit resume` the run to mend it."
+    with in_words((ValueError, KeyError, TypeError), damaged):
         entry = json.loads(line)
         return {**entry, "event": str(entry["event"]), "phase": str(entry["phase"]), "updates": int(entry["updates"])}
-    except (ValueError, KeyError, TypeError):
-        raise UserError(f"{path}, line {number}, is damaged: `seqcredit resume` the run to mend it.") from None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from seqcredit.errors import UserError
+from seqcredit.errors import in_words
 from seqcredit.training.learner import DivergedError
 from seqcredit.types import Json
 
@@ -94,12 +94,9 @@ class Board:
     """TensorBoard's copy of a log, written anew from it whenever a run starts or resumes."""
 
     def __init__(self, folder: Path, entries: Iterable[Json]) -> None:
-        try:
+        needed = "--tensorboard needs the package tensorboard: pip install 'seqcredit[tensorboard]'."
+        with in_words(ImportError, needed):
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise UserError(
-                "--tensorboard needs the package tensorboard: pip install 'seqcredit[tensorboard]'."
-            ) from None
         shutil.rmtree(folder, ignore_errors=True)
         self.writer = SummaryWriter(str(folder))
         for entry in entries:
