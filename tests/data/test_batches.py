@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import stored
 from seqcredit.data.batches import (
     Loader,
     collate,
@@ -74,8 +75,8 @@ def test_padding_ratio_counts_what_follows_eos(split: Split) -> None:
     batches = epoch_batches(split, 8, 0, 0)
     used, places = 0, 0
     for batch in batches:
-        source = [split.source(i).tolist() for i in examples(split, batch).tolist()]
-        own = [split.reference_half[i].tolist() for i in batch.tolist()]
+        source = [stored.source(split, i) for i in examples(split, batch).tolist()]
+        own = [stored.sequence(split.reference_half, i) for i in batch.tolist()]
         for side in (source, own):
             used += sum(len(words) + 1 for words in side)
             places += pad(side).numel()
@@ -89,10 +90,10 @@ def test_collate_is_padding_with_the_own_reference_first(split: Split) -> None:
         rows = examples(split, pairs).tolist()
         groups = []
         for pair, row in zip(pairs.tolist(), rows, strict=True):
-            references = [reference.tolist() for reference in split.references(row)]
+            references = stored.references(split, row)
             own = references.pop(pair - int(split.groups[row]))
             groups.append([own, *references])
-        assert torch.equal(batch.source, pad([split.source(row).tolist() for row in rows]))
+        assert torch.equal(batch.source, pad([stored.source(split, row) for row in rows]))
         assert torch.equal(batch.references, pad_references(groups))
         assert batch.source.dtype == batch.references.dtype == torch.int64
 
@@ -122,7 +123,7 @@ def test_sequential_batches_and_back(split: Split, size: int) -> None:
     # One row an example, whose references stand in their own order.
     first = collate(split, batches[0])
     row = int(examples(split, batches[0])[0])
-    words = [reference.tolist() for reference in split.references(row)]
+    words = stored.references(split, row)
     width = first.references.shape[-1]
     assert first.references[0, : len(words)].tolist() == pad(words, width).tolist()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import stored
 from seqcredit.data.images import Features
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Manifest, Prepared, PrepareOptions
@@ -34,7 +35,7 @@ def words(prepared: Prepared, name: str) -> list[tuple[list[str], list[list[str]
     split = prepared.split(name)
     source, target = prepared.source_vocabulary, prepared.target_vocabulary
     return [
-        (source.decode(split.source(i).tolist()), [target.decode(r.tolist()) for r in split.references(i)])
+        (source.decode(stored.source(split, i)), [target.decode(r) for r in stored.references(split, i)])
         for i in range(len(split))
     ]
 
@@ -120,7 +121,7 @@ def test_moses_applies_to_the_text_unless_it_is_cut_already(tmp_path: Path) -> N
     prepare({"train": train}, tmp_path / "raw", PrepareOptions(text=text))
     raw = Prepared.open(tmp_path / "raw")
     assert words(raw, "train") == [(["ein", "haus", "."], [["it", "&apos;s", "a", "house", "."]])]
-    assert raw.sentence(raw.words(raw.split("train").references(0)[0].tolist())) == "it's a house."
+    assert raw.sentence(raw.words(stored.references(raw.split("train"), 0)[0])) == "it's a house."
     prepare({"train": train}, tmp_path / "cut", PrepareOptions(text=text, tokenized=True))
     cut = Prepared.open(tmp_path / "cut")
     assert words(cut, "train") == [(["Ein", "Haus."], [["It's", "a", "house."]])]
@@ -133,7 +134,7 @@ def test_pieces_of_words(tmp_path: Path) -> None:
     train = [pair("der hund und die hunde", "the dog and the dogs"), pair("das haus", "the house")] * 4
     prepare({"train": train}, tmp_path / "out", PrepareOptions(text=TextOptions(bpe=24)))
     prepared = Prepared.open(tmp_path / "out")
-    ids = prepared.split("train").references(0)[0].tolist()
+    ids = stored.references(prepared.split("train"), 0)[0]
     assert len(ids) > 5
     assert 1 not in ids
     assert prepared.target_ids(["the", "dog", "and", "the", "dogs"]) == ids
@@ -301,8 +302,8 @@ def test_pictures_bring_their_features(tmp_path: Path) -> None:
     assert prepared.pictures
     split = prepared.split("train")
     assert split.pictures
-    assert split.source(0).tolist() == [8, 9, 10, 11]
-    assert split.source(1).tolist() == [0, 1, 2, 3]
+    assert stored.source(split, 0) == [8, 9, 10, 11]
+    assert stored.source(split, 1) == [0, 1, 2, 3]
     assert list(split.source_texts()) == [["a", "dog.jpg"], ["b.jpg"]]
     assert len(prepared.source_vocabulary) == FIRST_WORD
     assert prepared.checksums["source"] == "pictures of 4 features"

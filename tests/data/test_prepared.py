@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+import stored
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.text import Example
@@ -24,12 +25,7 @@ def test_splits(folder: Path) -> None:
     assert train.source_lengths.tolist() == [3] * 6
     assert train.reference_lengths.tolist() == [2] * 9
     assert train.groups.tolist() == [0, 1, 3, 4, 6, 7, 9]
-    assert prepared.words(train.references(3)[0].tolist()) == ["x", "y3"]
-    for wrong in (-1, 6):
-        with pytest.raises(IndexError):
-            train.source(wrong)
-        with pytest.raises(IndexError):
-            train.references(wrong)
+    assert prepared.words(stored.references(train, 3)[0]) == ["x", "y3"]
 
 
 def test_words_by_number_are_those_of_the_iterator(folder: Path) -> None:

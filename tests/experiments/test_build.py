@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import stored
 from seqcredit.algorithms import ActorCritic, Critic, Mle
 from seqcredit.data.images import Features
 from seqcredit.data.prepare import prepare
@@ -91,7 +92,7 @@ def test_rewards_know_the_words_and_the_references_of_training(prepared: Prepare
     assert torch.equal(spelt.prefix_scores(tokens, references), expected)
     weighed = reward(Payoff("cider"), prepared)
     train = prepared.split("train")
-    known = [sorted({tuple(reference.tolist()) for reference in train.references(i)}) for i in range(len(train))]
+    known = [sorted({tuple(reference) for reference in stored.references(train, i)}) for i in range(len(train))]
     expected = CiderD.from_references(pad_references(known)).prefix_scores(tokens, references)
     torch.testing.assert_close(weighed.prefix_scores(tokens, references), expected)
     (tmp_path / "own_build_file.py").write_text("def score(text, references):\n    return len(text.split())\n")

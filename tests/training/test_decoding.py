@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import stored
 from seqcredit.algorithms import Mle
 from seqcredit.data.prepared import Prepared
 from seqcredit.experiments.build import build_actor, build_critic
@@ -27,7 +28,7 @@ def test_translations_come_in_the_order_of_the_split(actor, prepared: Prepared) 
         words = decode(actor, prepared, split, search)
         assert len(words) == len(split)
         for i in (0, 5, 29):
-            source = torch.tensor([[*split.source(i).tolist(), 0]])
+            source = torch.tensor([[*stored.source(split, i), 0]])
             assert translate(actor.eval(), prepared, source, search) == [words[i]]
 
 
@@ -51,7 +52,7 @@ def test_a_critic_reads_the_references(prepared: Prepared) -> None:
     words = decode(critic, prepared, split, search)
     assert len(words) == len(split)
     for i in (0, 7, 29):
-        references = torch.tensor([[[*split.references(i)[0].tolist(), 0]]])
+        references = torch.tensor([[[*stored.references(split, i)[0], 0]]])
         assert translate(critic, prepared, references, search) == [words[i]]
 
 

@@ -16,9 +16,8 @@ from seqcredit.data.prepared import FEATURES, FORMAT, Manifest, PrepareOptions, 
 from seqcredit.data.storage import (
     MANIFEST,
     OFFSETS,
-    GrowingArray,
-    SequencesWriter,
     checksum,
+    growing_array,
     new_folder,
     write_sequences,
     written_lines,
@@ -51,15 +50,15 @@ def prepare(
         kept = {name: _write_words(folder, name, examples, options, features) for name, examples in splits.items()}
         wordless = None if features is None else Vocabulary(SYMBOLS)
         known = vocabularies or (wordless, None)
-        source, encode_source = _learn(folder, "source", _source_words, options, known[0])
-        target, encode_reference = _learn(folder, "target", _reference_words, options, known[1])
+        source, encode_source = _learn(folder, "source", "source", options, known[0])
+        target, encode_reference = _learn(folder, "target", "references", options, known[1])
         counts = {}
         for name, left in kept.items():
             if features is None:
-                given, unknown = _write_sources(folder, name, encode_source)
+                given, unknown = _write_ids(folder, name, "source", encode_source)
             else:
                 given, unknown = _write_pictures(folder, name, features)
-            words, missed = _write_references(folder, name, encode_reference)
+            words, missed = _write_ids(folder, name, "references", encode_reference)
             counts[name] = SplitCounts(
                 **left,
                 source_words=given,
@@ -94,19 +93,21 @@ def _write_words(
     """
     longest = _longest(name, options)
     cut_source = str.split if options.tokenized else tokenizer(options.text, options.text.source_language)
-    if features is not None:
-        cut_source = _whole
     cut_reference = str.split if options.tokenized else tokenizer(options.text, options.text.target_language)
     kept, pairs, empty, long, unseen = 0, 0, 0, 0, 0
     with (
         (folder / f"{name}.source.txt").open("w", encoding="utf-8", newline="\n") as sources,
         (folder / f"{name}.references.txt").open("w", encoding="utf-8", newline="\n") as references,
+        growing_array(folder / f"{name}.references.groups.npy", OFFSETS) as firsts,
     ):
+        firsts([0])
         for example in examples:
             if features is not None and example.source not in features:
                 unseen += 1
                 continue
-            source, group = cut_source(example.source), [cut_reference(text) for text in example.references]
+            # The name of a picture may hold spaces.
+            source = [example.source] if features is not None else cut_source(example.source)
+            group = [cut_reference(text) for text in example.references]
             full = [reference for reference in group if source and reference]
             short = [reference for reference in full if max(len(source), len(reference)) <= longest]
             empty += len(group) - len(full)
@@ -114,6 +115,7 @@ def _write_words(
             if short:
                 kept += 1
                 pairs += len(short)
+                firsts([pairs])
                 sources.write(" ".join(source) + "\n")
                 references.write(json.dumps([" ".join(words) for words in short], ensure_ascii=False) + "\n")
     if not kept:
@@ -125,45 +127,29 @@ def _write_words(
     return {"examples": kept, "references": pairs, **dropped}
 
 
-def _whole(name: str) -> list[str]:
-    """The name of a picture, which may hold spaces."""
-    return [name]
-
-
 def _longest(name: str, options: PrepareOptions) -> int:
     limits = (options.filter_all_splits, options.max_length if name == "train" else None)
     return min((limit for limit in limits if limit is not None), default=sys.maxsize)
 
 
-def _source_words(folder: Path, name: str) -> Iterator[list[list[str]]]:
-    """Of each example the source, in a list of one."""
-    return ([line.split()] for line in written_lines(folder / f"{name}.source.txt"))
-
-
-def _reference_words(folder: Path, name: str) -> Iterator[list[list[str]]]:
-    """Of each example the references."""
-    return ([text.split() for text in json.loads(line)] for line in written_lines(folder / f"{name}.references.txt"))
+def _sentences(folder: Path, name: str, half: str) -> Iterator[list[str]]:
+    """The words of all sources, or of all references, one after another."""
+    for line in written_lines(folder / f"{name}.{half}.txt"):
+        yield from (text.split() for text in (json.loads(line) if half == "references" else [line]))
 
 
 # Second pass: vocabularies and ids.
 
 
 def _learn(
-    folder: Path,
-    side: str,
-    read: Callable[[Path, str], Iterator[list[list[str]]]],
-    options: PrepareOptions,
-    given: Vocabulary | None,
+    folder: Path, side: str, half: str, options: PrepareOptions, given: Vocabulary | None
 ) -> tuple[Vocabulary, Encode]:
     """The vocabulary of one side, saved, and the way from words to ids; one that is given is not learned."""
     if given is not None:
         given.save(folder / f"{side}.vocab")
         return given, given.encode
-    cut = _learn_pieces(folder, side, read, options.text.bpe)
-    counts: Counter[str] = Counter()
-    for group in read(folder, "train"):
-        for words in group:
-            counts.update(cut(words))
+    cut = _learn_pieces(folder, side, half, options.text.bpe)
+    counts = Counter(word for words in _sentences(folder, "train", half) for word in cut(words))
     vocabulary = Vocabulary.build(counts, options.min_count, options.max_vocabulary)
     if len(vocabulary) == FIRST_WORD:
         raise UserError(
@@ -173,26 +159,26 @@ def _learn(
     return vocabulary, lambda words: vocabulary.encode(cut(words))
 
 
-def _learn_pieces(
-    folder: Path, side: str, read: Callable[[Path, str], Iterator[list[list[str]]]], size: int | None
-) -> Callable[[list[str]], list[str]]:
+def _learn_pieces(folder: Path, side: str, half: str, size: int | None) -> Callable[[list[str]], list[str]]:
     """The way from words to pieces of words, whose model is saved; without `size` words stay whole."""
     if size is None:
         return lambda words: words
-    step = 1 + sum(len(group) for group in read(folder, "train")) // BPE_SENTENCES
-    sentences = (" ".join(words) for group in read(folder, "train") for words in group)
+    step = 1 + sum(1 for _ in _sentences(folder, "train", half)) // BPE_SENTENCES
+    sentences = (" ".join(words) for words in _sentences(folder, "train", half))
     model = learn_pieces(islice(sentences, 0, None, step), size)
     (folder / f"{side}.bpe").write_bytes(model)
     return Pieces(model).cut
 
 
-def _write_sources(folder: Path, name: str, encode: Encode) -> Words:
-    """The half of a split that is given."""
-    unknown = 0
-    with write_sequences(folder / f"{name}.source") as out:
-        for (words,) in _source_words(folder, name):
-            unknown += _append(out, encode(words))
-    return out.ids.length, unknown
+def _write_ids(folder: Path, name: str, half: str, encode: Encode) -> Words:
+    """One half of a split in ids."""
+    total, unknown = 0, 0
+    with write_sequences(folder / f"{name}.{half}") as append:
+        for words in _sentences(folder, name, half):
+            ids = encode(words)
+            append(ids)
+            total, unknown = total + len(ids), unknown + ids.count(UNK)
+    return total, unknown
 
 
 def _write_pictures(folder: Path, name: str, features: Features) -> Words:
@@ -204,24 +190,3 @@ def _write_pictures(folder: Path, name: str, features: Features) -> Words:
         out[start : start + 1_000] = features.array[rows[start : start + 1_000]]
     out.flush()
     return 0, 0
-
-
-def _write_references(folder: Path, name: str, encode: Encode) -> Words:
-    """The half of a split that is predicted."""
-    unknown, first = 0, 0
-    with (
-        write_sequences(folder / f"{name}.references") as out,
-        GrowingArray(folder / f"{name}.references.groups.npy", OFFSETS) as groups,
-    ):
-        groups.extend([first])
-        for group in _reference_words(folder, name):
-            unknown += sum(_append(out, encode(words)) for words in group)
-            first += len(group)
-            groups.extend([first])
-    return out.ids.length, unknown
-
-
-def _append(out: SequencesWriter, ids: list[int]) -> int:
-    """Write one sequence; how many of its words are unknown."""
-    out.append(ids)
-    return ids.count(UNK)

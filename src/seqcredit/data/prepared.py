@@ -129,16 +129,6 @@ class Split:
         """Whether the sources are pictures."""
         return isinstance(self.source_half, Pictures)
 
-    def source(self, index: int) -> NDArray[np.int32] | NDArray[np.float16]:
-        """Ids of a source, without eos, or the features of a picture."""
-        return self.source_half[index]
-
-    def references(self, index: int) -> list[NDArray[np.int32]]:
-        """Ids of the references of an example, without eos."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"there are {len(self)} examples, and {index} is not one of them")
-        return [self.reference_half[number] for number in range(self.groups[index], self.groups[index + 1])]
-
     @property
     def source_lengths(self) -> NDArray[np.int64]:
         """Words of each source."""

@@ -5,12 +5,11 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -24,29 +23,25 @@ MANIFEST = "manifest.json"
 IDS = np.dtype("<i4")
 OFFSETS = np.dtype("<i8")
 
+Extend = Callable[[Sequence[int]], int]
 
-class GrowingArray:
-    """A one-dimensional `.npy` file, written from front to back without being held in memory."""
 
-    def __init__(self, path: Path, dtype: np.dtype[np.generic]) -> None:
-        self._file = path.open("wb")
-        self._dtype = dtype
-        self.length = 0
-        self._start = self._file.write(npy_header(dtype, (0,)))
+@contextmanager
+def growing_array(path: Path, dtype: np.dtype[np.generic]) -> Iterator[Extend]:
+    """Appends values to a one-dimensional `.npy` file, which is not held in memory; how many there are then."""
+    length = 0
+    with path.open("wb") as file:
+        file.write(npy_header(dtype, (0,)))
 
-    def extend(self, values: Sequence[int]) -> None:
-        """Append values."""
-        self._file.write(np.asarray(values, self._dtype).tobytes())
-        self.length += len(values)
+        def extend(values: Sequence[int]) -> int:
+            nonlocal length
+            file.write(np.asarray(values, dtype).tobytes())
+            length += len(values)
+            return length
 
-    def __enter__(self) -> "GrowingArray":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with self._file:
-            self._file.seek(0)
-            size = self._file.write(npy_header(self._dtype, (self.length,)))
-            assert size == self._start
+        yield extend
+        file.seek(0)
+        file.write(npy_header(dtype, (length,)))
 
 
 def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
@@ -71,11 +66,6 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def __getitem__(self, index: int) -> NDArray[np.int32]:
-        if not 0 <= index < len(self):
-            raise IndexError(f"there are {len(self)} sequences, and {index} is not one of them")
-        return self.ids[self.offsets[index] : self.offsets[index + 1]]
-
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """Number of words of each."""
@@ -98,11 +88,6 @@ class Pictures:
     def __len__(self) -> int:
         return len(self.features)
 
-    def __getitem__(self, index: int) -> NDArray[np.float16]:
-        if not 0 <= index < len(self):
-            raise IndexError(f"there are {len(self)} pictures, and {index} is not one of them")
-        return self.features[index]
-
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """A picture has no length: all have the same."""
@@ -114,27 +99,14 @@ class Pictures:
 
 
 @contextmanager
-def write_sequences(stem: Path) -> Iterator["SequencesWriter"]:
-    """A writer of the files that `Sequences.open` reads."""
+def write_sequences(stem: Path) -> Iterator[Extend]:
+    """Appends sequences to the files that `Sequences.open` reads."""
     with (
-        GrowingArray(with_suffix(stem, "ids.npy"), IDS) as ids,
-        GrowingArray(with_suffix(stem, "offsets.npy"), OFFSETS) as offsets,
+        growing_array(with_suffix(stem, "ids.npy"), IDS) as ids,
+        growing_array(with_suffix(stem, "offsets.npy"), OFFSETS) as offsets,
     ):
-        offsets.extend([0])
-        yield SequencesWriter(ids, offsets)
-
-
-@dataclass(frozen=True)
-class SequencesWriter:
-    """Appends one sequence after another."""
-
-    ids: GrowingArray
-    offsets: GrowingArray
-
-    def append(self, sequence: Sequence[int]) -> None:
-        """Write one more sequence."""
-        self.ids.extend(sequence)
-        self.offsets.extend([self.ids.length])
+        offsets([0])
+        yield lambda sequence: offsets([ids(sequence)])
 
 
 def with_suffix(stem: Path, suffix: str) -> Path:
@@ -172,9 +144,9 @@ def new_folder(out: Path, overwrite: bool = False) -> Iterator[Path]:
     try:
         part.mkdir(parents=True)
         yield part
-        _sync(*part.iterdir(), part)
+        sync(*part.iterdir(), part)
         _replace(part, final)
-        _sync(final.parent)
+        sync(final.parent)
     except BaseException as error:
         shutil.rmtree(part, ignore_errors=True)
         for parent in new_parents:
@@ -221,7 +193,7 @@ def write_json(path: Path, record: object) -> Path:
     return path
 
 
-def _sync(*paths: Path) -> None:
+def sync(*paths: Path) -> None:
     """Wait until files and folders are on the disk."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)

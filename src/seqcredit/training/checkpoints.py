@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from seqcredit.data.storage import checksum, sync
 from seqcredit.errors import UserError
 from seqcredit.types import Json
 
@@ -37,12 +38,13 @@ def save(folder: Path, name: str, checkpoint: Checkpoint) -> None:
         for group, tensors in checkpoint.tensors.items():
             file = partial / f"{group}.safetensors"
             save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()}, file)
-            sums[file.name] = _sync(file)
+            sync(file)
+            sums[file.name] = checksum(file)
         text = json.dumps({**checkpoint.state, "files": sums}, indent=1)
         (partial / STATE).write_text(json.dumps({"sha256": _digest(text.encode()), "state": text}))
-        _sync(partial / STATE)
+        sync(partial / STATE)
         os.replace(partial, folder / name)
-        _sync_folder(folder)
+        sync(folder)
     except OSError as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise UserError(
@@ -69,7 +71,7 @@ def load(folder: Path, name: str) -> Checkpoint:
         state = json.loads(text)
         tensors = {}
         for file, digest in state.pop("files").items():
-            if _digest((place / file).read_bytes()) != digest:
+            if checksum(place / file) != digest:
                 raise ValueError(f"{file} was altered or cut off")
             tensors[file.removesuffix(".safetensors")] = load_file(place / file)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -104,18 +106,3 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _sync(file: Path) -> str:
-    """Force a file to the disk; its checksum."""
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())
-        return _digest(opened.read())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
