@@ -200,7 +200,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("algorithms/rollout.py", r"mask: .* -> \(pair", "same =", "what equals words is words"),
     Equivalent("algorithms/proposing.py", r"index", "distance =", "the last token is eos, which is no word"),
     Equivalent("models/critic.py", r"negated_return", "torch.linalg.qr", "as much at right angles"),
-    Equivalent("models/critic.py", r"negated_return", "uniform_", "as many are positive as negative"),
     Equivalent("models/critic.py", r"-> -words \* width", "", "more codes than are needed"),
     Equivalent("models/policy.py", r"gradient", "_reorder_linear_weight", "a search forms no gradient"),
     Equivalent("models/(captioner|lstm).py", r"opposite", "nothing =", "of width 0"),

@@ -10,9 +10,12 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from math import inf
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from seqcredit.errors import UserError, in_words
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Fidelity = Literal["default", "paper", "released"]
 FIDELITIES: tuple[Fidelity, ...] = ("default", "paper", "released")
@@ -102,6 +105,12 @@ def presets(kind: type[Options], fidelity: Fidelity, fed: bool = False) -> dict[
         if value is not MISSING:
             found[each.name] = value[fed] if isinstance(value, Feeding) else value
     return found
+
+
+def in_common(options: Options, kind: "type[DataclassInstance]") -> dict[str, Any]:
+    """The values of options that another class has too."""
+    known = {each.name for each in fields(kind)}
+    return {each.name: getattr(options, each.name) for each in fields(options) if each.name in known}
 
 
 def check_keys(table: Iterable[str], known: Iterable[str], where: str) -> None:

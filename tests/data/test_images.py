@@ -137,17 +137,9 @@ def test_missing_packages(monkeypatch: pytest.MonkeyPatch, package: str) -> None
         load_backbone("efficientnet-lite2")
 
 
-@pytest.mark.parametrize(
-    ("name", "device", "says"),
-    [
-        ("vgg", "cpu", "There is no backbone vgg: take efficientnet-lite2 or resnet101."),
-        ("efficientnet-lite2", "abacus", "There is no device abacus here: "),
-        ("efficientnet-lite2", "cuda:99", "There is no device cuda:99 here: "),
-    ],
-)
-def test_backbones_that_cannot_be(name: str, device: str, says: str) -> None:
-    with pytest.raises(UserError, match=f"^{says}"):
-        load_backbone(name, device)
+def test_backbones_that_cannot_be() -> None:
+    with pytest.raises(UserError, match=r"^There is no backbone vgg: take efficientnet-lite2 or resnet101\."):
+        load_backbone("vgg")
 
 
 TORCHVISION = """
@@ -285,8 +277,6 @@ def test_folders_that_cannot_be(folder: Path, tmp_path: Path) -> None:
     for out, says in [(file, "File exists"), (file / "below", "Not a directory")]:
         with pytest.raises(UserError, match=f"^Cannot write {out}: {says}; "):
             write(folder, out)
-    with pytest.raises(UserError, match="A batch of 0 images is too small"):
-        write(folder, tmp_path / "out", batch_size=0)
 
 
 @pytest.mark.parametrize("name", [b"a\nb.png", b"\xff.png"])

@@ -19,7 +19,9 @@ from models.small import (
 )
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
-from seqcredit.models.lstm import Seq2Seq, _check
+from seqcredit.models.build import LSTM
+from seqcredit.models.lstm import Seq2Seq
+from seqcredit.options import build
 from seqcredit.types import EOS, Alphabet, pad, token_mask
 
 
@@ -177,22 +179,21 @@ def test_autocast(kind) -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
-    [({"hidden": 5}, "even"), ({"attention": "dots"}, '"dot" or "mlp"'), ({"dropout": 1.0}, "rate")],
+    [
+        ({"hidden": 5}, "hidden is 5, but it must be an even number"),
+        ({"attention": "dots"}, "attention is 'dots', but it must be one of dot, mlp, none"),
+        ({"dropout": 1.0}, "dropout is 1.0, but it must be from 0 up to"),
+    ],
 )
-def test_errors_say_what_to_do(wrong, says) -> None:
+def test_options_that_no_network_can_have(wrong, says) -> None:
     with pytest.raises(UserError, match=says):
-        _check(**{"hidden": 4, "attention": "dot", "dropout": 0.0, **wrong})
+        build(LSTM, wrong, "actor")
 
 
 def test_layers_are_used() -> None:
     shallow, deep = model(layers=1), model(layers=2)
     assert len(list(deep.parameters())) > len(list(shallow.parameters()))
     assert deep.encode(SOURCE).h.shape == (4, 2, 4)
-
-
-def test_a_network_that_cannot_be_made_says_so() -> None:
-    with pytest.raises(UserError, match="hidden = 5"):
-        Seq2Seq(WORDS, ACTIONS, embedding=3, hidden=5)
 
 
 @pytest.mark.parametrize(("feeding", "width"), [(True, 4), (False, 0)])

@@ -7,9 +7,8 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.experiments.build import build_actor, build_critic
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.models.build import LSTM
-from seqcredit.rewards.metrics import BLEU, EDIT, corpus, corpus_bleu
 from seqcredit.search import beam
-from seqcredit.training.decoding import Search, decode, n_best, split_score, translate
+from seqcredit.training.decoding import Search, decode, n_best, translate
 
 RECIPE = Recipe("r", (Mle("mle", 0.1),), actor=LSTM(8, 8), critic=LSTM(8, 8))
 
@@ -36,13 +35,6 @@ def test_training_mode_comes_back(actor, prepared: Prepared) -> None:
     actor.train()
     decode(actor, prepared, prepared.split("test"), Search(1, 5))
     assert actor.training
-
-
-def test_a_score_is_that_of_the_words(actor, prepared: Prepared) -> None:
-    split, search = prepared.split("valid"), Search(1, 12)
-    words, references = decode(actor, prepared, split, search), list(split.reference_texts())
-    assert split_score(actor, prepared, split, search, BLEU) == pytest.approx(corpus_bleu(words, references).value)
-    assert split_score(actor, prepared, split, search, EDIT) == pytest.approx(corpus(EDIT, words, references).value)
 
 
 def test_a_critic_reads_the_references(prepared: Prepared) -> None:

@@ -12,9 +12,10 @@ from seqcredit.draws import Noise
 from seqcredit.experiments.build import task_of
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.models.build import LSTM
-from seqcredit.rewards.metrics import BLEU, EDIT
+from seqcredit.models.policy import Network
+from seqcredit.rewards.metrics import BLEU, EDIT, Metric, corpus
 from seqcredit.rewards.payoff import Payoff
-from seqcredit.training.decoding import Search, split_score
+from seqcredit.training.decoding import Search, decode
 from seqcredit.training.learner import Learner
 from seqcredit.training.task import Task
 from seqcredit.training.validation import Validator
@@ -36,22 +37,27 @@ def validator(task: Task) -> Validator:
     return Validator(task, Learner(task.networks, phase, task.reward), "cpu")
 
 
+def score(network: Network, prepared: Prepared, search: Search, metric: Metric) -> float:
+    valid = prepared.split("valid")
+    return corpus(metric, decode(network, prepared, valid, search), list(valid.reference_texts())).value
+
+
 def test_the_metric_of_what_the_actor_says(prepared: Prepared) -> None:
     made = task(prepared, Mle("mle", 0.1), validation_beam=3)
     found = validator(made).judge()
-    expected = split_score(made.networks["actor"], prepared, prepared.split("valid"), Search(3, 12), BLEU)
+    expected = score(made.networks["actor"], prepared, Search(3, 12), BLEU)
     assert (found.name, found.higher) == ("bleu", True)
     assert found.value == pytest.approx(expected)
     errors = validator(replace(made, metric=EDIT)).judge()
-    expected = split_score(made.networks["actor"], prepared, prepared.split("valid"), Search(3, 12), EDIT)
+    expected = score(made.networks["actor"], prepared, Search(3, 12), EDIT)
     assert (errors.name, errors.higher) == ("edit", False)
     assert errors.value == pytest.approx(expected) == -errors.merit
 
 
 def test_a_critic_says_its_best_words_greedily(prepared: Prepared) -> None:
     made = task(prepared, SoftQ("q", 0.1), validation_beam=3)
-    valid, critic = prepared.split("valid"), made.networks["critic"]
-    assert validator(made).judge().value == pytest.approx(split_score(critic, prepared, valid, Search(1, 12), BLEU))
+    expected = score(made.networks["critic"], prepared, Search(1, 12), BLEU)
+    assert validator(made).judge().value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("key", ["return_error", "td"])

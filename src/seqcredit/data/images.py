@@ -73,12 +73,7 @@ def load_backbone(name: str, device: torch.device | str = "cpu") -> Backbone:
     """One of `BACKBONES`, ready to use on a device."""
     if name not in BACKBONES:
         raise UserError(f"There is no backbone {name}: take {' or '.join(BACKBONES)}.")
-    try:
-        place = torch.device(device)
-        torch.empty(0, device=place)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"There is no device {device} here: take another, such as cpu.") from error
-    return _efficientnet(place) if name == "efficientnet-lite2" else _resnet(place)
+    return (_efficientnet if name == "efficientnet-lite2" else _resnet)(torch.device(device))
 
 
 def _efficientnet(device: torch.device) -> Backbone:
@@ -149,8 +144,6 @@ def write_features(
 
     Killed and run again it goes on, and with the same batch size the files become the same, byte for byte.
     """
-    if batch_size < 1:
-        raise UserError(f"A batch of {batch_size} images is too small: take at least 1.")
     images = list_images(folder)
     started = time.monotonic()
     unwritten = in_words(OSError, lambda e: f"Cannot write {out}: {e.strerror}; give a folder that can be written.")

@@ -4,11 +4,11 @@ Every phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alo
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, Raml, Reinforce, SoftQ, Vaml
-from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Options, option
+from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Options, in_common, option
 
 P = TypeVar("P", bound=Phase)
 
@@ -26,9 +26,7 @@ class Plan(Options, ABC):
 
     def phase(self, kind: type[P], name: str, **others: Any) -> P:
         """A phase with all options of this plan that it has too, unless others are given."""
-        known = {each.name for each in fields(kind)}
-        shared = {each.name: getattr(self, each.name) for each in fields(self) if each.name in known}
-        return kind(**{"name": name, "optimizer": "adam", **shared, **others})
+        return kind(**{"name": name, "optimizer": "adam", **in_common(self, kind), **others})
 
 
 @dataclass(frozen=True)

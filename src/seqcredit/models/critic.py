@@ -9,8 +9,8 @@ from torch import Generator, Tensor, nn
 
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import Memory
-from seqcredit.models.policy import Linear
-from seqcredit.models.writer import INITIAL
+from seqcredit.models.policy import Linear, tensors_of
+from seqcredit.models.writer import initialise
 from seqcredit.types import ABSENT, Alphabet
 
 
@@ -50,8 +50,8 @@ class Critic(Seq2Seq):
         if copy:
             self.pointer = nn.Linear(hidden, hidden, bias=False)
             plain, self.readout = self.readout, nn.Linear(hidden + copy, actions)
+            initialise(self.pointer, generator)
             with torch.no_grad():
-                self.pointer.weight.copy_(_uniform(self.pointer.weight.shape, generator))
                 self.readout.weight.copy_(torch.cat([plain.weight, _codes(actions, copy, generator)], 1))
                 self.readout.bias.copy_(plain.bias)
         self.common = nn.Linear(hidden, 1) if dueling else None
@@ -64,13 +64,8 @@ class Critic(Seq2Seq):
     def _start_at_zero(self, common: nn.Linear) -> None:
         """The codes of words stay as they are: by them it learns where to look."""
         own = self.readout.weight[:, : common.in_features]
-        for weight in (
-            own,
-            self.readout.bias,
-            common.weight,
-            common.bias,
-            *([self.pointer.weight] if self.copy else ()),
-        ):
+        pointer = [self.pointer.weight] if self.copy else []
+        for weight in (own, self.readout.bias, common.weight, common.bias, *pointer):
             weight.zero_()
 
     def _scored(self, vectors: Float[Tensor, "*B F"]) -> Linear:
@@ -90,8 +85,7 @@ class Critic(Seq2Seq):
         known = references.masked_fill(references == ABSENT, self.alphabet.eos)
         rows, place = known.flatten(0, 1).unique(dim=0, return_inverse=True)
         read = self._read_reference(rows).select(place)
-        fields = (read.states, read.keys, read.mask, read.h, read.c, read.codes)
-        states, keys, mask, h, c, codes = (field.unflatten(0, there.shape) for field in fields)
+        states, keys, mask, h, c, codes = (field.unflatten(0, there.shape) for field in tensors_of(read))
         share = (there / there.sum(1, keepdim=True)).to(h.dtype)[..., None, None]
         return Memory(
             states.flatten(1, 2),
@@ -130,16 +124,8 @@ def update_target(target: nn.Module, source: nn.Module, rate: float) -> None:
     torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), rate)
 
 
-def _uniform(shape: torch.Size, generator: Generator | None) -> Tensor:
-    """First values like those of all other weights."""
-    return torch.empty(shape, device=_device(generator)).uniform_(-INITIAL, INITIAL, generator=generator)
-
-
 def _codes(words: int, width: int, generator: Generator | None) -> Float[Tensor, "V C"]:
     """A vector of length 1 for each word; `width` neighbours at a time are orthogonal, all others nearly so."""
-    blocks = torch.randn(-(-words // width), width, width, generator=generator, device=_device(generator))
+    device = None if generator is None else generator.device
+    blocks = torch.randn(-(-words // width), width, width, generator=generator, device=device)
     return torch.linalg.qr(blocks).Q.flatten(0, 1)[:words]
-
-
-def _device(generator: Generator | None) -> torch.device | None:
-    return None if generator is None else generator.device

@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
-from seqcredit.errors import UserError
 from seqcredit.models.memory import Memory
 from seqcredit.models.writer import Writer, initialise, own_precision
 from seqcredit.types import EOS, Alphabet, token_mask
@@ -36,7 +35,6 @@ class Seq2Seq(Writer):
         source_eos: int = EOS,
     ) -> None:
         super().__init__()
-        _check(hidden, attention, dropout)
         self.alphabet = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
         self.source_eos = source_eos
         self.dropout, self.fed, actions = dropout, hidden if input_feeding else 0, self.alphabet.size
@@ -128,12 +126,3 @@ class Additive(nn.Module):
 def _hold(half: int) -> Float[Tensor, "gates 1"]:
     """What padding adds to the gates of an LSTM, in torch's order: input, forget, cell, output."""
     return torch.tensor([-HOLD, HOLD, 0.0, 0.0]).repeat_interleave(half).unsqueeze(1)
-
-
-def _check(hidden: int, attention: str, dropout: float) -> None:
-    if hidden % 2:
-        raise UserError(f"hidden = {hidden}: the two directions of the encoder share it, so choose an even number")
-    if attention not in ("dot", "mlp"):
-        raise UserError(f'attention = "{attention}": choose "dot" or "mlp"')
-    if not 0 <= dropout < 1:
-        raise UserError(f"dropout = {dropout}: choose a rate from 0 up to, but without, 1")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seqcredit.errors import UserError
 from seqcredit.named import find, is_named
-from seqcredit.options import UP_TO_1, Options, Range, option
+from seqcredit.options import UP_TO_1, Options, Range, in_common, option
 from seqcredit.rewards.bleu import Bleu
 from seqcredit.rewards.chrf import ChrF
 from seqcredit.rewards.cider import CiderD
@@ -71,21 +71,9 @@ def _metric(payoff: Payoff, words: Sequence[str], documents: Callable[[], Tensor
     unk = payoff.unk_matches
     match payoff.metric:
         case "bleu":
-            return Bleu(
-                smoothing=payoff.smoothing,
-                scaled=payoff.scaled,
-                unfinished_brevity=payoff.unfinished != "without_brevity",
-                unk_matches=unk,
-                brevity=payoff.brevity,
-            )
+            return Bleu(**in_common(payoff, Bleu), unfinished_brevity=payoff.unfinished != "without_brevity")
         case "linear-bleu":
-            return LinearBleu(
-                precision=payoff.precision,
-                falling=payoff.falling,
-                length=payoff.length,
-                scaled=payoff.scaled,
-                unk_matches=unk,
-            )
+            return LinearBleu(**in_common(payoff, LinearBleu))
         case "edit":
             return EditDistance(by_length=not payoff.scaled, unk_matches=unk)
         case "hamming":

@@ -1,4 +1,4 @@
-"""From a network and a split to words, and to the figure by which a phase is judged."""
+"""From a network and a split to words."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,6 @@ from seqcredit.data.batches import collate, from_sentences, sequential_batches, 
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
 from seqcredit.models.policy import Network
-from seqcredit.rewards.metrics import Metric, corpus
 from seqcredit.search import beam, greedy, replace_unknown
 
 
@@ -26,11 +25,7 @@ class Search(NamedTuple):
 
 @torch.no_grad()
 def decode(
-    model: Network,
-    prepared: Prepared,
-    split: Split,
-    search: Search,
-    device: torch.device | str = "cpu",
+    model: Network, prepared: Prepared, split: Split, search: Search, device: torch.device | str = "cpu"
 ) -> list[list[str]]:
     """The best translation of each example, in the split's order; a critic reads the references."""
     was_training = model.training
@@ -89,16 +84,3 @@ def best_of(
 def _check(prepared: Prepared, search: Search) -> None:
     if search.replace_unknown and prepared.pictures:
         raise UserError("A picture has no words to put in the place of unknown ones: leave out --replace-unknown.")
-
-
-def split_score(
-    model: Network,
-    prepared: Prepared,
-    split: Split,
-    search: Search,
-    metric: Metric,
-    device: torch.device | str = "cpu",
-) -> float:
-    """A metric of a network's translations of a split."""
-    words = decode(model, prepared, split, search, device)
-    return corpus(metric, words, list(split.reference_texts()), list(split.source_texts())).value

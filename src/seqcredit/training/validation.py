@@ -8,8 +8,9 @@ from seqcredit.data.batches import collate, to_device
 from seqcredit.data.prepared import Prepared
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
+from seqcredit.rewards.metrics import corpus
 from seqcredit.training import watch
-from seqcredit.training.decoding import Search, split_score
+from seqcredit.training.decoding import Search, decode
 from seqcredit.training.learner import Learner
 from seqcredit.training.task import Task
 from seqcredit.types import Alphabet, Batch, Reward
@@ -37,8 +38,9 @@ class Validator:
         """The run's metric of what a network says of the validation split."""
         task, metric = self.task, self.task.metric
         search = Search(task.validation_beam if beam is None else beam, task.longest_output + 1)
-        score = split_score(task.networks[network], task.prepared, self.split, search, metric, self.device)
-        return Criterion(metric.name, score, metric.higher)
+        words = decode(task.networks[network], task.prepared, self.split, search, self.device)
+        score = corpus(metric, words, list(self.split.reference_texts()), list(self.split.source_texts()))
+        return Criterion(metric.name, score.value, metric.higher)
 
     @torch.no_grad()
     def mean(self, key: str, still: tuple[str, ...] = ()) -> Criterion:
