@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stored
+from seqcredit.algorithms import Mle
 from seqcredit.data.batches import (
     Loader,
     collate,
@@ -135,10 +136,9 @@ def test_typed_sentences() -> None:
     assert batch.references.shape == (3, 0, 1)
 
 
-def test_batch_size_is_positive(split: Split) -> None:
-    for batches in (lambda: epoch_batches(split, 0, 0, 0), lambda: sequential_batches(split, 0)):
-        with pytest.raises(UserError, match=r"^The batch size is 0: "):
-            batches()
+def test_batch_size_is_positive() -> None:
+    with pytest.raises(UserError, match=r"^Mle: batch_size is 0, but it must be 1 or more\.$"):
+        Mle("mle", 0.1, batch_size=0)
 
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=6).map(" ".join)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from seqcredit.data.prepared import Split
 from seqcredit.data.vocabulary import Vocabulary
-from seqcredit.errors import UserError
 from seqcredit.types import ABSENT, Batch, pad, pad_references
 
 WINDOW = 50  # batches that are sorted by length together
@@ -32,7 +31,6 @@ class Sequential(NamedTuple):
 
 def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int) -> list[Indices]:
     """The pairs of each batch of an epoch, every pair once; every batch but one is full."""
-    _check(batch_size)
     rng = np.random.default_rng([seed, epoch])
     if split.pictures:
         return [_captions(split, chunk) for chunk in chunks(rng.permutation(len(split)), batch_size)]
@@ -54,7 +52,6 @@ def _captions(split: Split, pictures: Indices) -> Indices:
 
 def sequential_batches(split: Split, batch_size: int) -> Sequential:
     """Every example once, the longest sources first: if the memory does not suffice, that shows at once."""
-    _check(batch_size)
     order = np.argsort(-split.source_lengths, kind="stable")
     return Sequential(chunks(np.asarray(split.groups[:-1])[order], batch_size), np.argsort(order))
 
@@ -117,22 +114,13 @@ def padding_ratio(split: Split, batches: Sequence[Indices]) -> float:
     """Share of the places of all sentences, sources and own references, that follow the closing eos."""
     used, places = 0, 0
     for pairs in batches:
-        for lengths in _lengths(split, pairs):
+        sources = [] if split.pictures else [split.source_lengths[examples(split, pairs)]]
+        for lengths in (*sources, split.reference_lengths[pairs]):
             used += int(lengths.sum()) + len(lengths)
             places += (int(lengths.max()) + 1) * len(lengths)
     return 1 - used / places
 
 
-def _lengths(split: Split, pairs: Indices) -> list[Indices]:
-    sources = [] if split.pictures else [split.source_lengths[examples(split, pairs)]]
-    return [*sources, split.reference_lengths[pairs]]
-
-
 def chunks(rows: Indices, size: int) -> list[Indices]:
     """Rows in their order, so many at a time."""
     return [rows[start : start + size] for start in range(0, len(rows), size)]
-
-
-def _check(batch_size: int) -> None:
-    if batch_size < 1:
-        raise UserError(f"The batch size is {batch_size}: set it to 1 or more.")

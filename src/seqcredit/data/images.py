@@ -249,20 +249,11 @@ class Features:
 
     names: list[str]
     array: NDArray[np.floating]  # (N, F), mapped into memory
-    path: Path = Path(ARRAY)
 
     @cached_property
-    def _rows(self) -> dict[str, int]:
+    def rows(self) -> dict[str, int]:
+        """The row of each image file."""
         return {name: row for row, name in enumerate(self.names)}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._rows
-
-    def row(self, name: str) -> int:
-        """The row of an image file."""
-        if name not in self._rows:
-            raise UserError(f"{self.path} has no features of {name}: make them of all images.")
-        return self._rows[name]
 
 
 def open_features(path: Path) -> Features:
@@ -280,8 +271,8 @@ def open_features(path: Path) -> Features:
             f"{path} has {len(array)} rows and {path.with_suffix('.txt')} has {len(names)} lines: "
             "give files in which row i belongs to line i."
         )
-    features = Features(names, array, path)
-    if len(features._rows) < len(names):
+    features = Features(names, array)
+    if len(features.rows) < len(names):
         twice = Counter(names).most_common(1)[0][0]
         raise UserError(f"{path.with_suffix('.txt')} names {twice} more than once: name each image once.")
     return features

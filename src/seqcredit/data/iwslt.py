@@ -33,7 +33,12 @@ def read(folder: Path) -> dict[str, list[Example]]:
 
     Of the pairs left for training every 23rd is for validation.
     """
-    _check(folder)
+    missing = [name for name in files() if not (folder / name).is_file()]
+    if missing:
+        raise UserError(
+            f"{folder} is not the unpacked IWSLT14 archive de-en: it has no file {missing[0]}; "
+            "unpack de-en.tgz and give the folder de-en."
+        )
     cuts = tokenizer(OPTIONS.text, "de"), tokenizer(OPTIONS.text, "en")
     clean = [pair for pair in _cut(_training_lines, folder, "train.tags.de-en.{}", cuts) if _is_clean(pair)]
     test = [pair for name in TEST_SETS for pair in _cut(_segments, folder, f"IWSLT14.{name}.de-en.{{}}.xml", cuts)]
@@ -50,15 +55,6 @@ def files() -> list[str]:
     return [name.format(language) for name in names for language in ("de", "en")]
 
 
-def _check(folder: Path) -> None:
-    missing = [name for name in files() if not (folder / name).is_file()]
-    if missing:
-        raise UserError(
-            f"{folder} is not the unpacked IWSLT14 archive de-en: it has no file {missing[0]}; "
-            "unpack de-en.tgz and give the folder de-en."
-        )
-
-
 def _training_lines(path: Path) -> Iterator[str]:
     for line in lines(path):
         if not any(tag in line for tag in DROPPED):
@@ -72,15 +68,14 @@ def _segments(path: Path) -> Iterator[str]:
             yield match[1].replace("’", "'")
 
 
-def _cut(reader: Callable[[Path], Iterator[str]], folder: Path, name: str, cuts: tuple[Cut, Cut]) -> Iterator[Example]:
+def _cut(reader: Callable[[Path], Iterator[str]], folder: Path, name: str, cuts: tuple[Cut, Cut]) -> list[Example]:
     paths = [folder / name.format(language) for language in ("de", "en")]
     sides = [[" ".join(cut(text)) for text in reader(path)] for path, cut in zip(paths, cuts, strict=True)]
     if len(sides[0]) != len(sides[1]):
         raise UserError(
             f"{paths[0]} has {len(sides[0])} sentences and {paths[1]} has {len(sides[1])}: unpack the archive again."
         )
-    for source, reference in zip(*sides, strict=True):
-        yield Example(source, [reference])
+    return [Example(source, [reference]) for source, reference in zip(*sides, strict=True)]
 
 
 def _is_clean(pair: Example) -> bool:

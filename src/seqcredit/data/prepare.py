@@ -102,7 +102,7 @@ def _write_words(
     ):
         firsts([0])
         for example in examples:
-            if features is not None and example.source not in features:
+            if features is not None and example.source not in features.rows:
                 unseen += 1
                 continue
             # The name of a picture may hold spaces.
@@ -183,7 +183,7 @@ def _write_ids(folder: Path, name: str, half: str, encode: Encode) -> Words:
 
 def _write_pictures(folder: Path, name: str, features: Features) -> Words:
     """Features of the pictures that are left, in their order."""
-    rows = [features.row(line) for line in written_lines(folder / f"{name}.source.txt")]
+    rows = [features.rows[line] for line in written_lines(folder / f"{name}.source.txt")]
     shape = (len(rows), features.array.shape[1])
     out = open_memmap(folder / f"{name}.source.{FEATURES}", "w+", np.float16, shape)
     for start in range(0, len(rows), 1_000):

@@ -125,12 +125,8 @@ def _moses(language: str | None) -> Cut:
     with in_words(ImportError, "Moses tokens need the package sacremoses: run `pip install sacremoses`."):
         from sacremoses import MosesTokenizer  # type: ignore[import-untyped,import-not-found,unused-ignore]
     moses = MosesTokenizer(language)
-
-    def cut(text: str) -> list[str]:
-        # Escaped (&apos;), as Moses and with it every published corpus does. Its words may still hold a rare space.
-        return moses.tokenize(text, return_str=True).split()
-
-    return cut
+    # Escaped (&apos;), as Moses and with it every published corpus does. Its words may still hold a rare space.
+    return lambda text: moses.tokenize(text, return_str=True).split()
 
 
 def detokenize(words: list[str], options: TextOptions, language: str | None) -> str:

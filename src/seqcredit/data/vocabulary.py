@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
 from seqcredit.types import EOS, FIRST_WORD, UNK
 
 EOS_SYMBOL = "</s>"
@@ -54,14 +55,10 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Words before the first eos."""
-        words = []
-        for number in ids:
-            if number == EOS:
-                break
-            if number < 0:
-                raise IndexError(f"{number} is not the id of a word")
-            words.append(self.words[number])
-        return words
+        known = list(takewhile(lambda number: number != EOS, ids))
+        if min(known, default=EOS) < 0:
+            raise IndexError(f"{min(known)} is not the id of a word")
+        return [self.words[number] for number in known]
 
     @property
     def text(self) -> str:
@@ -80,12 +77,12 @@ class Vocabulary:
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
         """Read what `save` wrote."""
-        try:
+        with (
+            in_words(
+                OSError, lambda error: f"Cannot read the vocabulary {path}: {error.strerror}; give a file that exists."
+            ),
+            in_words(UnicodeDecodeError, f"{path} is not a vocabulary: it is not UTF-8; prepare the data again."),
+            in_words(UserError, lambda error: f"{path} is not a vocabulary. {error}"),
+        ):
             # Cut at newlines alone: a word may hold another character that Unicode counts as a line break.
             return cls(tuple(path.read_bytes().decode().removesuffix("\n").split("\n")))
-        except OSError as error:
-            raise UserError(f"Cannot read the vocabulary {path}: {error.strerror}; give a file that exists.") from error
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path} is not a vocabulary: it is not UTF-8; prepare the data again.") from error
-        except UserError as error:
-            raise UserError(f"{path} is not a vocabulary. {error}") from error

@@ -71,9 +71,8 @@ def best_of(
     _check(prepared, search)
     found = beam(model, model.encode(source), search.bound, search.width, count, search.length_penalty)
     results = []
-    for tokens, attended, logp in zip(
-        *(x[0].tolist() for x in (found.tokens, found.attended, found.logp)), strict=True
-    ):
+    columns = (column[0].tolist() for column in (found.tokens, found.attended, found.logp))
+    for tokens, attended, logp in zip(*columns, strict=True):
         words = prepared.target_vocabulary.decode(tokens)
         words = replace_unknown(tokens, words, attended, list(cut)) if search.replace_unknown else words
         if logp > -math.inf:

@@ -5,10 +5,11 @@ import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import in_words
 from seqcredit.rewards.metrics import DEFAULT, label_of
 from seqcredit.training.watch import VALIDATED
 from seqcredit.types import Json
@@ -50,12 +51,9 @@ class Log:
 
 def log_entries(path: Path) -> list[Json]:
     """All whole lines of a log; the last one may still be under way."""
-    try:
+    text = b""
+    with in_words(OSError, lambda error: f"{path} cannot be read: {error.strerror}."), suppress(FileNotFoundError):
         text = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
     return [_entry(path, number, line) for number, line in enumerate(text.split(b"\n")[:-1], 1)]
 
 
@@ -122,9 +120,7 @@ def read_history(path: Path, metric: str = DEFAULT, q_phases: Collection[str] = 
 
 def _from(kept: list[Json], total: int) -> list[Json]:
     """Takes the lines from a number of updates on off the end."""
-    first = len(kept)
-    while first and kept[first - 1]["total"] >= total:
-        first -= 1
+    first = next((end for end in range(len(kept), 0, -1) if kept[end - 1]["total"] < total), 0)
     taken = kept[first:]
     del kept[first:]
     return taken

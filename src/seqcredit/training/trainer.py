@@ -43,6 +43,7 @@ class Trainer:
         processes: Processes | None = None,
     ) -> None:
         self.task, self.folder, self.device = task, folder, device
+        self.checkpoints = folder / "checkpoints"
         self.reporting, self.processes = reporting or Reporting(), processes or Processes()
         self.say = self.reporting.say
         self.stop = False  # set it to stop after the update that is under way
@@ -64,7 +65,7 @@ class Trainer:
 
     def train(self) -> None:
         """Run what is left of the task."""
-        found = checkpoints.newest(self._checkpoints, self.say)
+        found = checkpoints.newest(self.checkpoints, self.say)
         self.processes.wait()  # all have read it before one of them writes the next
         self._open_log(int(found.state["log"]) if found else 0)
         if found:
@@ -123,7 +124,9 @@ class Trainer:
             self._update(batches, status.batch, Progress(status.updates, sum(lengths), status.explained))
             status.batch += 1
             status.updates += 1
-            self._anneal(sum(lengths) - status.updates)
+            if phase.anneal:  # a straight line down to 0, from wherever decay has brought the rate
+                left = sum(lengths) - status.updates
+                self._slow_down(left / (left + 1), phase.trains[:1])
             status.seconds += time.monotonic() - started
             self._report(lengths)
             if phase.validate_every and status.updates % phase.validate_every == 0:
@@ -133,7 +136,8 @@ class Trainer:
             if self.stop:
                 self.save()
                 raise StoppedError
-            self._save_now_and_then()
+            if time.monotonic() - self._saved > 60 * self.reporting.checkpoint_minutes:
+                self.save()
         status.epoch += 1
         status.batch = 0
         every = phase.validate_every
@@ -178,20 +182,11 @@ class Trainer:
         self._load(self.best)
         if self.processes.writes:
             weights.save(self.folder, self.phase.name, self._networks())
-        finished, count = self.status, self.status.phase + 1
-        entry = {"event": "phase_end", "phase": self.phase.name, "best": finished.figure}
-        self.log.write({**entry, "updates": finished.updates})
-        skipped = finished.skipped or self._skipped()
-        self.status = Status(
-            phase=count,
-            diverged=finished.diverged,
-            recent=finished.recent,
-            skipped=skipped,
-            done=count == len(self.task.phases),
-        )
-        if self.status.done:
-            self.status.phase = count - 1
-        else:
+        old, done = self.status, self.status.phase + 1 == len(self.task.phases)
+        self.log.write({"event": "phase_end", "phase": self.phase.name, "best": old.figure, "updates": old.updates})
+        skipped, phase = old.skipped or self._skipped(), old.phase if done else old.phase + 1
+        self.status = Status(phase, diverged=old.diverged, recent=old.recent, skipped=skipped, done=done)
+        if not done:
             self._begin_phase()
         self.save()
 
@@ -243,11 +238,6 @@ class Trainer:
         said = ", ".join(f"{watch.VALIDATED.get(key, key)} {value:.4g}" for key, value in figures.items())
         self.say(f"{phase.name}: after {status.updates:,} updates validation {said}, {mark}")
 
-    def _anneal(self, left: int) -> None:
-        """A straight line down to 0, from wherever decay has brought the rate."""
-        if self.phase.anneal:
-            self._slow_down(left / (left + 1), self.phase.trains[:1])
-
     def _slow_down(self, factor: float, names: tuple[str, ...]) -> None:
         self.status.rate *= factor
         self.learner.slow_down(factor, names)
@@ -287,7 +277,7 @@ class Trainer:
                 "the critic longer, then start again."
             )
         rollbacks, offset = self.status.rollbacks + 1, self.log.offset
-        found = checkpoints.newest(self._checkpoints, self.say)
+        found = checkpoints.newest(self.checkpoints, self.say)
         self.processes.wait()
         assert found is not None  # the first is written before the first update
         self._restore(found)
@@ -299,14 +289,6 @@ class Trainer:
 
     # Checkpoints.
 
-    @property
-    def _checkpoints(self) -> Path:
-        return self.folder / "checkpoints"
-
-    def _save_now_and_then(self) -> None:
-        if time.monotonic() - self._saved > 60 * self.reporting.checkpoint_minutes:
-            self.save()
-
     def save(self) -> None:
         """Everything that the rest of the run depends on."""
         if self.processes.writes:
@@ -316,9 +298,9 @@ class Trainer:
             tensors |= {"best": self.best, "generator": {"state": self.generator.get_state()}}
             rates = {name: optimizer.param_groups[0]["lr"] for name, optimizer in optimizers.items()}
             state = {"progress": asdict(self.status), "rates": rates, "log": self.log.offset}
-            there = checkpoints.names(self._checkpoints)
+            there = checkpoints.names(self.checkpoints)
             number = int(there[-1]) + 1 if there else 1
-            checkpoints.save(self._checkpoints, f"{number:08d}", Checkpoint(tensors, state))
+            checkpoints.save(self.checkpoints, f"{number:08d}", Checkpoint(tensors, state))
         self._saved = time.monotonic()
 
     def _restore(self, found: Checkpoint) -> None:
