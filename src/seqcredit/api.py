@@ -71,14 +71,16 @@ def train(
     """
     plan = MLE() if algorithm is None else algorithm
     phases = plan.phases(isinstance(model, Trained)) if isinstance(plan, Plan) else _listed(plan)
+    options = model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM()
+    like_it = LSTM(options.embedding, options.hidden, attention="mlp", dropout=0.0, copy=COPY, dueling=True)
     recipe = Recipe(
         "model" if out is None else Path(out).name,
         phases,
         seed=seed,
-        metric=metric if isinstance(metric, str) else word_for(metric),
-        payoff=_payoff(reward),
-        actor=model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM(),
-        critic=critic or _critic_like(model),
+        metric=word_for(metric),
+        payoff=reward if isinstance(reward, Payoff) else Payoff(metric=word_for(reward)),
+        actor=options,
+        critic=critic or like_it,  # as wide as the actor, if that is an LSTM: it copies, and starts at 0
         beam=1,
         longest_output=longest_output,
         on_divergence="record",
@@ -173,19 +175,7 @@ def _listed(algorithm: Phase | Sequence[Phase]) -> tuple[Phase, ...]:
     return phases
 
 
-def _critic_like(model: Model | Trained) -> LSTM:
-    """A critic as wide as the actor, if that is an LSTM: it copies, and starts at 0."""
-    options = model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM()
-    return LSTM(options.embedding, options.hidden, attention="mlp", dropout=0.0, copy=COPY, dueling=True)
-
-
 # Rewards and metrics: by name in the recipe where they have one, else as given.
-
-
-def _payoff(reward: str | Payoff | Reward | Scorer) -> Payoff:
-    if isinstance(reward, Payoff):
-        return reward
-    return Payoff(metric=reward if isinstance(reward, str) else word_for(reward))
 
 
 def _reward(reward: str | Payoff | Reward | Scorer, prepared: Prepared) -> Reward | None:

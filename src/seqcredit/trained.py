@@ -152,7 +152,9 @@ def judge(metric: str | Scorer) -> Metric:
 
 
 def word_for(thing: object) -> str:
-    """`module:name` of a function in a file of its own, else the word for what only Python knows."""
+    """A name as it is, `module:name` of a function in a file of its own, else the word for what only Python knows."""
+    if isinstance(thing, str):
+        return thing
     module, name = getattr(thing, "__module__", "__main__"), getattr(thing, "__qualname__", "")
     known = module != "__main__" and name.isidentifier()
     return f"{module}:{name}" if known and getattr(sys.modules.get(module), name, None) is thing else GIVEN

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, SoftQ, Vaml
 from seqcredit.errors import UserError
 from seqcredit.experiments.entries import Planned, cells_of, check_no_seed, tables_of, text_of
+from seqcredit.experiments.recipe import Recipe
 from sweeping import setup
 
 
@@ -68,3 +70,13 @@ def test_values_of_the_top() -> None:
     check_no_seed(["beam"], "--set")
     with pytest.raises(UserError, match="--set: the seed does not belong in set"):
         check_no_seed(["beam", " seed "], "--set")
+
+
+def test_a_result_ends_with_an_actor() -> None:
+    def records(*phases: Phase) -> bool:
+        return Planned("cell", 1, Path("r.toml"), Recipe("r", phases)).records
+
+    assert records(SoftQ("q", 0.1), Vaml("v", 0.1))
+    assert records(Critic("c", 0.1), ActorCritic("a", 0.1))
+    assert not records(Mle("m", 0.1), Critic("c", 0.1))
+    assert not records(SoftQ("q", 0.1))

@@ -11,7 +11,7 @@ import torch
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, SoftQ, Vaml
 from seqcredit.errors import UserError
 from seqcredit.experiments.recipe import RECIPES, Recipe, load
-from seqcredit.experiments.runs import Run, is_result, own_files
+from seqcredit.experiments.runs import Run, own_files
 from seqcredit.rewards.payoff import Payoff
 
 RECIPE = Recipe("r", (Mle("mle", 0.1), Mle("more", 0.2)))
@@ -83,13 +83,6 @@ def test_whether_there_is_an_actor_to_evaluate() -> None:
     assert run(ActorCritic("a", 0.1)).trains_an_actor()
     assert not run(SoftQ("q", 0.1)).trains_an_actor()
     assert not run(Critic("c", 0.1)).trains_an_actor()
-
-
-def test_a_result_ends_with_an_actor() -> None:
-    assert is_result(Recipe("r", (SoftQ("q", 0.1), Vaml("v", 0.1))))
-    assert is_result(Recipe("r", (Critic("c", 0.1), ActorCritic("a", 0.1))))
-    assert not is_result(Recipe("r", (Mle("m", 0.1), Critic("c", 0.1))))
-    assert not is_result(Recipe("r", (SoftQ("q", 0.1),)))
 
 
 # Whole or not at all.

@@ -100,7 +100,7 @@ def test_photographs_are_small_copies_by_name(tmp_path: Path) -> None:
 
     Image.new("RGB", (900, 600), (200, 30, 30)).save(tmp_path / "a.png")
     data = {"subjects": [{"source": "a.png"}, {"source": "../a.png"}, {"source": "b.png"}]}
-    assert page.add_photographs(data, tmp_path) == 1
+    page.add_photographs(data, tmp_path)
     assert [set(subject) for subject in data["subjects"]] == [{"source", "picture"}, {"source"}, {"source"}]
     (tmp_path / "small.jpg").write_bytes(base64.b64decode(data["subjects"][0]["picture"]))
     with Image.open(tmp_path / "small.jpg") as small:

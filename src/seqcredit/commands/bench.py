@@ -27,6 +27,7 @@ def run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from seqcredit.inspect import bench
+    from seqcredit.results import plots
 
     shared.use_threads(options)
     if options.profile:
@@ -34,7 +35,11 @@ def run(options: argparse.Namespace) -> int:
         print(f"written to {options.profile}; open it in chrome://tracing or ui.perfetto.dev")
         return 0
     if options.growth:
-        return _growth(options)
+        plots.check(options.growth)
+        grown = bench.growth(options.rounds, _say)
+        plots.growth(grown, bench.AXES, options.growth)
+        print(json.dumps({"axes": bench.AXES, "milliseconds": grown}, indent=1))
+        return 0
     found = bench.bench(options.rounds, _say)
     if options.json:
         print(json.dumps(found, indent=1))
@@ -42,19 +47,6 @@ def run(options: argparse.Namespace) -> int:
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
         for shown in bench.tables(found):
             console.print(shown)
-    return 0
-
-
-def _growth(options: argparse.Namespace) -> int:
-    import json
-
-    from seqcredit.inspect import bench
-    from seqcredit.results import plots
-
-    plots.check(options.growth)
-    grown = bench.growth(options.rounds, _say)
-    plots.growth(grown, bench.AXES, options.growth)
-    print(json.dumps({"axes": bench.AXES, "milliseconds": grown}, indent=1))
     return 0
 
 

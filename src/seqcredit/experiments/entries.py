@@ -10,7 +10,6 @@ from pathlib import Path
 from seqcredit.errors import UserError, in_words
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.recipe import Recipe
-from seqcredit.experiments.runs import is_result
 from seqcredit.options import check_keys
 from seqcredit.types import Json
 
@@ -41,7 +40,7 @@ class Planned:
     @property
     def records(self) -> bool:
         """Whether it is a result; one that ends with a critic is there to be shared."""
-        return is_result(self.recipe)
+        return "actor" in self.recipe.phase[-1].trains
 
 
 def cells_of(kind: str, entry: Json, seeds: object, more: Sequence[str], where: str) -> Iterator[Planned]:

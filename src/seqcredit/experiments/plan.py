@@ -189,7 +189,8 @@ def check_same(plan: Plan, cell: Planned) -> None:
     start = [plan.run(cell.init_from).name] if cell.init_from else []
     if checkpoints.names(folder / "checkpoints"):  # without one, it is a beginning that will be made anew
         there = recipes.load(folder / "resolved.toml")
-        begun = [Path(word).name for word in _option(_json(folder / "run.json")["command"], "--init-from")]
+        words = itertools.pairwise(shlex.split(_json(folder / "run.json")["command"]))
+        begun = [Path(value).name for word, value in words if word == "--init-from"]
         if there != cell.recipe or begun != start:
             what = "settings" if there != cell.recipe else "networks to start from"
             raise UserError(
@@ -198,12 +199,6 @@ def check_same(plan: Plan, cell: Planned) -> None:
     kept = _json(record).get("settings") if record.exists() else None
     if record.exists() and (kept is None or recipes.parse(kept, cell.id) != cell.recipe):
         raise UserError(f"{record} has other settings than {cell.id} has now; rename the cell, or remove the file.")
-
-
-def _option(command: str, option: str) -> list[str]:
-    """The values that a command gives to an option."""
-    words = shlex.split(command)
-    return [value for word, value in itertools.pairwise(words) if word == option]
 
 
 def _json(path: Path) -> Json:

@@ -124,11 +124,6 @@ def about_of(folder: Path) -> Json:
     return about
 
 
-def is_result(recipe: Recipe) -> bool:
-    """Whether a recipe ends with an actor; one that ends with a critic is there to be shared."""
-    return "actor" in recipe.phase[-1].trains
-
-
 def own_files(recipe: Recipe, folder: Path | None) -> Iterable[Path]:
     """The files beside a recipe that it names: algorithms, a pay-off, a metric."""
     words = [*(objective_of(phase) for phase in recipe.phase), recipe.payoff.metric, recipe.metric]

@@ -226,9 +226,7 @@ def time_search(vocabulary: int, sentences: int, width: int = 5) -> tuple[float,
         model.prepare(batch)
         beam(model, model.encode(batch.source), 101, width)
     batched, started = time.perf_counter() - started, time.perf_counter()
-    few = batches[0].source[:20], batches[0].references[:20]
-    for row in range(20):
-        single = Batch(few[0][row : row + 1], few[1][row : row + 1])
+    for single in map(Batch, batches[0].source[:20].split(1), batches[0].references[:20].split(1)):
         model.prepare(single)
         _plain_beam(model, single.source, width)
     return batched, (time.perf_counter() - started) * len(batches) * 100 / 20

@@ -154,11 +154,11 @@ class Desk:
             bleu = sentence_bleu(said, texts) if texts else None
             with self.lock:
                 judged += judge_tokens(examiner, batch, tokens, [" ".join(said)], [bleu])
-        table = page.Words()
-        subject = page.packed(Subject(asked.source or "photograph", references, judged), table)
+        words: page.Words = {}
+        subject = page.packed(Subject(asked.source or "photograph", references, judged), words)
         if asked.picture is not None:
             subject["picture"] = page.thumbnail(io.BytesIO(_decoded(asked.picture)), SIDE)
-        return {"subject": subject, "words": table.table, "scales": page.scales(judged)}
+        return {"subject": subject, "words": list(words), "scales": page.scales(judged)}
 
     def _ids(self, words: Sequence[str]) -> list[int]:
         """Ids of words of the vocabulary; others are cut into pieces where the corpus was, or unknown."""

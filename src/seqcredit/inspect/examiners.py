@@ -95,7 +95,7 @@ def _load(run: Run, name: str, prepared: Prepared, lender: Run | None, device: t
         final_search(run.recipe),
         build_reward(judged.recipe, prepared, judged.folder),
         judged.recipe.payoff,
-        phase[0] if phase else _tempered_phase(run),
+        phase[0] if phase else next((p for p in reversed(run.recipe.phase) if p.judged_tau is not None), None),
         critic,
         judged.recipe.name if critic else None,
     )
@@ -107,8 +107,3 @@ def _critic_phase(run: Run) -> tuple[Phase, str] | None:
     holders = [name for name in reversed(done) if any(key.startswith("critic.") for key in run.weights(name))]
     trained = [p for p in run.recipe.phase if p.name in done and "critic" in p.trains]
     return (trained[-1], holders[0]) if holders and trained else None
-
-
-def _tempered_phase(run: Run) -> Phase | None:
-    """The last phase with a temperature."""
-    return next((p for p in reversed(run.recipe.phase) if p.judged_tau is not None), None)

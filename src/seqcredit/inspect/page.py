@@ -31,20 +31,7 @@ METRICS |= {"rouge-l": "ROUGE-L", "chrf": "chrF", "cider": "CIDEr-D"}
 AT_ONCE = 40  # subjects that the page shows before it has read the others
 FEW, LARGE, SMALL = 300, 240, 120  # up to so many photographs are of so many pixels, more of them of fewer
 
-
-class Words:
-    """A table of the words of a page: each is written once."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[str, int] = {}
-
-    def __call__(self, word: str) -> int:
-        return self.numbers.setdefault(word, len(self.numbers))
-
-    @property
-    def table(self) -> list[str]:
-        """The words by number."""
-        return list(self.numbers)
+Words = dict[str, int]  # of a page, each with its number: it is written once
 
 
 def about(examiner: Examiner) -> Json:
@@ -63,7 +50,7 @@ def about(examiner: Examiner) -> Json:
 
 def payload(examiners: Sequence[Examiner], subjects: Sequence[Subject], title: str, pictures: bool = False) -> Json:
     """Everything that the page shows."""
-    words = Words()
+    words: Words = {}
     by_run = list(zip(*(subject.credits for subject in subjects), strict=True))
     known = [[text.split() for text in subject.references] for subject in subjects]
     bleus = [corpus_bleu([c.text.split() for c in each], known) for each in by_run if all(known)]
@@ -76,7 +63,7 @@ def payload(examiners: Sequence[Examiner], subjects: Sequence[Subject], title: s
         "scales": scales([credit for each in by_run for credit in each]),
         "subjects": [packed(subject, words) for subject in subjects],
         "summaries": [_summary(summarise(each)) for each in by_run],
-        "words": words.table,
+        "words": list(words),
     }
 
 
@@ -100,7 +87,7 @@ def packed(subject: Subject, words: Words) -> Json:
 
 
 def _credit(credit: Credit, words: Words) -> Json:
-    found: Json = {"words": [words(word) for word in credit.words]}
+    found: Json = {"words": [words.setdefault(word, len(words)) for word in credit.words]}
     if credit.bleu is not None:
         found["bleu"] = round(credit.bleu, 1)
     known = {name: value for name in (*NUMBERS, *LISTS) if (value := getattr(credit, name)) is not None}
@@ -113,7 +100,7 @@ def _choices(state: Iterable[Choice], words: Words) -> list[int]:
     """Word, probability, Q; and again for the next one. Without a critic Q is left out: pairs instead of triples."""
     flat: list[int] = []
     for choice in state:
-        flat += [words(choice.word), round(choice.p * 10 * THOUSAND)]
+        flat += [words.setdefault(choice.word, len(words)), round(choice.p * 10 * THOUSAND)]
         if choice.q is not None:
             flat.append(_whole(choice.q))
     return flat
@@ -176,21 +163,17 @@ def write(data: Json, out: Path) -> int:
     return len(text)
 
 
-def add_photographs(data: Json, folder: Path) -> int:
-    """Small copies of the photographs that a folder has, by their names; how many there are."""
+def add_photographs(data: Json, folder: Path) -> None:
+    """Small copies of the photographs that a folder has, by their names."""
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder: give --photographs the folder that the pictures are in.")
     there = {path.name: path for path in folder.iterdir()}
     side = LARGE if len(data["subjects"]) <= FEW else SMALL
-    found = 0
     for subject in data["subjects"]:
-        path = there.get(subject["source"])
-        if path is not None:
+        if path := there.get(subject["source"]):
             subject["picture"] = thumbnail(path, side)
-            found += 1
-    if not found:
+    if not any("picture" in subject for subject in data["subjects"]):
         raise UserError(f"{folder} has none of the pictures: give the folder that they are in.")
-    return found
 
 
 def thumbnail(picture: Path | io.BytesIO, side: int) -> str:

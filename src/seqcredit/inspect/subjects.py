@@ -32,10 +32,7 @@ class Subject(NamedTuple):
 
 def inspect_split(examiners: Sequence[Examiner], split: Split, count: int | None = None) -> list[Subject]:
     """The first sentences, or pictures, of a split."""
-    if count is not None and count < 1:
-        raise UserError(f"--count {count}: show at least one.")
-    size = len(split) if count is None else min(count, len(split))
-    return inspect_rows(examiners, split, range(size))
+    return inspect_rows(examiners, split, range(len(split))[:count])
 
 
 def inspect_rows(examiners: Sequence[Examiner], split: Split, rows: Sequence[int]) -> list[Subject]:
