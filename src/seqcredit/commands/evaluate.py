@@ -14,8 +14,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Which run, on what, and how it searches."""
     parser.add_argument("run_folder", metavar="RUN", type=Path)
     shared.split_option(parser)
-    about = "two text files instead"
-    parser.add_argument("--raw", nargs=2, type=Path, metavar=("SOURCE", "REFERENCE"), help=about)
+    parser.add_argument("--raw", nargs=2, type=Path, metavar=("SOURCE", "REFERENCE"), help="two text files instead")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     shared.metric_option(parser)
     shared.search_options(parser)

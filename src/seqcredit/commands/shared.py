@@ -103,16 +103,14 @@ def search_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beam", type=width, metavar="N", help="beam width (default: the recipe's)")
     about = "rank by logp / length^X (default: the recipe's)"
     parser.add_argument("--length-penalty", type=penalty, metavar="X", help=about)
-    about = "unknown words become the attended source word"
-    parser.add_argument("--replace-unknown", action="store_true", help=about)
+    parser.add_argument("--replace-unknown", action="store_true", help="unknown words become the attended source word")
     parser.add_argument("--phase", help="weights of this phase (default: the last one)")
     device_option(parser)
 
 
 def judge_options(parser: argparse.ArgumentParser) -> None:
     """Whose critic, and where."""
-    about = "lends its critic to runs without one, such as MLE"
-    parser.add_argument("--critic", type=Path, metavar="RUN", help=about)
+    parser.add_argument("--critic", type=Path, metavar="RUN", help="lends its critic to runs without one, such as MLE")
     device_option(parser)
     threads_option(parser)
 

@@ -13,8 +13,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """The file, how much at once, and which of its cells."""
     parser.add_argument("file", metavar="FILE", type=Path, help="a TOML file, see `sweeps/`")
     parser.add_argument("--jobs", type=shared.positive, metavar="N", help="processes at once (default: one a core)")
-    about = "threads of each (default: 1)"
-    parser.add_argument("--threads", type=shared.threads, default=1, metavar="N", help=about)
+    parser.add_argument("--threads", type=shared.threads, default=1, metavar="N", help="threads of each (default: 1)")
     shared.device_option(parser)
     parser.add_argument("--data-root", type=Path, default=Path(), metavar="FOLDER", help="where the data folder is")
     about = "where the folders of runs and results go, to repeat a cell beside the one that is kept"

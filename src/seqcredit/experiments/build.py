@@ -37,17 +37,10 @@ def task_of(
     made: dict[str, Network] = {"actor": build_actor(recipe, prepared)}
     if "critic" in networks_of(recipe.phase):
         made["critic"] = build_critic(recipe, prepared)
-    return Task(
-        recipe.phase,
-        made,
-        prepared,
-        reward or build_reward(recipe, prepared, folder),
-        metric or build_metric(recipe, prepared, folder),
-        recipe.seed,
-        recipe.validation_beam,
-        recipe.longest_output,
-        recipe.on_divergence,
-    )
+    reward = reward or build_reward(recipe, prepared, folder)
+    metric = metric or build_metric(recipe, prepared, folder)
+    how = (recipe.seed, recipe.validation_beam, recipe.longest_output, recipe.on_divergence)
+    return Task(recipe.phase, made, prepared, reward, metric, *how)
 
 
 def build_actor(recipe: Recipe, prepared: Prepared) -> Seq2Seq | Captioner:

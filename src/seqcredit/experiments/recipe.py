@@ -13,17 +13,12 @@ from typing import Literal
 from seqcredit.algorithms import Phase, algorithm, objective_of
 from seqcredit.errors import UserError, in_words
 from seqcredit.models.build import LSTM
-from seqcredit.named import is_named
-from seqcredit.options import FIDELITIES, FROM_1, NOT_NEGATIVE, SEED, Fidelity, Options, Range, build, option, presets
-from seqcredit.rewards.payoff import GIVEN, Payoff
+from seqcredit.options import FIDELITIES, FROM_1, NOT_NEGATIVE, SEED, Fidelity, Options, build, option, presets
+from seqcredit.rewards.payoff import Payoff, one_or_own
 from seqcredit.types import Json
 
 RECIPES = Path(__file__).parent / "recipes"  # those that come along
 METRICS = ("bleu", "chrf", "rouge-l", "cider", "edit", "wrong", "exact", "reward")
-_METRIC = Range(
-    f"one of {', '.join(METRICS)}, or FILE:FUNCTION of your own",
-    lambda name: name in (*METRICS, GIVEN) or is_named(name),
-)
 # What the first edition wrote otherwise: objective, key, value -> value.
 OLD_VALUES = {("soft_q", "judged_by", "bleu"): "metric"}
 
@@ -37,7 +32,7 @@ class Recipe(Options):
     data: str = ""  # a prepared folder; the command line may give another
     fidelity: Fidelity = "default"
     seed: int = option(1, SEED)
-    metric: str = option("bleu", _METRIC)  # what runs are judged by, everywhere; or "my_file:function"
+    metric: str = option("bleu", one_or_own(METRICS))  # what runs are judged by, everywhere; or "my_file:function"
     payoff: Payoff = Payoff()
     actor: LSTM = LSTM()
     critic: LSTM = LSTM(attention="mlp", dropout=0.0)

@@ -1,5 +1,6 @@
 """Before training begins: the data, and what another run has already learned."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -29,13 +30,11 @@ def take_over(run: Run, folder: Path, say: Callable[[str], None]) -> None:
     if not done:
         raise UserError(f"{folder} has not finished a phase yet; there is nothing to take over.")
     theirs = {phase.name: phase for phase in other.recipe.phase}
-    taken = []
-    for phase in run.recipe.phase:
-        if phase.name not in done:
-            break
+    leading = list(itertools.takewhile(lambda phase: phase.name in done, run.recipe.phase))
+    for phase in leading:
         if phase != theirs[phase.name]:
             say(f"{phase.name}: taken over from {folder}, where it was trained with other settings.")
-        taken.append(phase.name)
+    taken = [phase.name for phase in leading]
     _same_shapes(run, other, taken[-1] if taken else done[-1])
     for name in taken:
         run.save_weights(name, other.weights(name))
@@ -57,11 +56,10 @@ def _same_vocabularies(run: Run, other: Run) -> None:
 def _same_shapes(run: Run, other: Run, phase: str) -> None:
     """Networks that are taken over must have the recipe's shape."""
     held = {key.partition(".")[0] for key in other.weights(phase)}
-    pairs = (("actor", run.recipe.actor, other.recipe.actor), ("critic", run.recipe.critic, other.recipe.critic))
-    for name, mine, theirs in pairs:
-        for key in SHAPE:
-            if name in held and getattr(mine, key) != getattr(theirs, key):
-                raise UserError(
-                    f"The {name} of {other.folder} has {key} = {getattr(theirs, key)}, this recipe's has "
-                    f"{getattr(mine, key)}; make them the same, or train from scratch."
-                )
+    for name, key in itertools.product(("actor", "critic"), SHAPE):
+        mine, theirs = (getattr(getattr(one.recipe, name), key) for one in (run, other))
+        if name in held and mine != theirs:
+            raise UserError(
+                f"The {name} of {other.folder} has {key} = {theirs}, this recipe's has {mine}; make them the same, or "
+                "train from scratch."
+            )

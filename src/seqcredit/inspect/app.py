@@ -78,10 +78,8 @@ class Guard:
         """Why a request is not even read."""
         if not own_host(headers.get("host", ""), self.host):
             return 421, "This server answers to its own address alone."
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return 403, "Another site may not ask this server."
-        origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != headers["host"]:
+        elsewhere = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
+        if elsewhere or headers.get("origin", f"://{headers['host']}").partition("://")[2] != headers["host"]:
             return 403, "Another site may not ask this server."
         if method == "POST" and headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return 415, "Send the request as application/json."

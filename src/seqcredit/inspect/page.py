@@ -18,7 +18,7 @@ from seqcredit.errors import UserError, in_words
 from seqcredit.inspect.examiners import Examiner
 from seqcredit.inspect.numbers import LONGEST_EXACT, Choice, Credit, Summary, has_oracle, summarise
 from seqcredit.inspect.subjects import Subject
-from seqcredit.rewards.metrics import corpus_bleu
+from seqcredit.rewards.metrics import corpus_bleu, label_of
 from seqcredit.types import Json
 
 THOUSAND = 1_000  # numbers are whole thousandths, probabilities of words whole ten-thousandths
@@ -26,8 +26,7 @@ NUMBERS = ("logp", "entropy", "scores", "rewards", "returns", "q", "value", "adv
 COLOURED = ("entropy", "rewards", "q", "value", "advantage", "td")
 FULL = 0.98  # share of the tokens that are within the scale of colours
 LISTS = ("policy", "target", "oracle")
-METRICS = {"bleu": "BLEU", "linear-bleu": "linear BLEU", "edit": "edit distance", "hamming": "Hamming distance"}
-METRICS |= {"rouge-l": "ROUGE-L", "chrf": "chrF", "cider": "CIDEr-D"}
+PAYOFFS = {"linear-bleu": "linear BLEU", "edit": "edit distance", "hamming": "Hamming distance"}  # as no metric
 AT_ONCE = 40  # subjects that the page shows before it has read the others
 FEW, LARGE, SMALL = 300, 240, 120  # up to so many photographs are of so many pixels, more of them of fewer
 
@@ -41,7 +40,7 @@ def about(examiner: Examiner) -> Json:
     return {
         "name": examiner.name,
         "critic": examiner.critic_name,
-        "payoff": METRICS.get(payoff.metric, payoff.metric.rpartition(":")[2]) + scaled,
+        "payoff": PAYOFFS.get(payoff.metric, label_of(payoff.metric)) + scaled,
         "tau": examiner.tau,
         "soft": examiner.soft,
         "exact": has_oracle(examiner),

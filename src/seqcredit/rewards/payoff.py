@@ -23,17 +23,19 @@ from seqcredit.types import Reward
 
 METRICS = ("bleu", "linear-bleu", "edit", "hamming", "rouge-l", "chrf", "cider")
 GIVEN = "python"  # a function or a reward that was given in Python and has no name
-_METRIC = Range(
-    f"one of {', '.join(METRICS)}, or FILE:FUNCTION of your own",
-    lambda name: name in (*METRICS, GIVEN) or is_named(name),
-)
+
+
+def one_or_own(names: Sequence[str]) -> Range:
+    """The range of an option that is one of some names, or a function of the user's own."""
+    said = f"one of {', '.join(names)}, or FILE:FUNCTION of your own"
+    return Range(said, lambda name: name in (*names, GIVEN) or is_named(name))
 
 
 @dataclass(frozen=True)
 class Payoff(Options):
     """The pay-off R. Which keys count depends on `metric`."""
 
-    metric: str = option("bleu", _METRIC)  # or "my_file:function" of (text, references), beside the recipe
+    metric: str = option("bleu", one_or_own(METRICS))  # or "my_file:function" of (text, references), beside the recipe
     smoothing: Literal["add-one", "add-one-above-1", "floor", "exponential", "none"] = "add-one"  # bleu
     precision: float = option(0.6, UP_TO_1)  # linear-bleu: of unigrams, as the actor has it on validation data
     falling: float = option(0.5, UP_TO_1)  # linear-bleu: the precision of n-grams over that of (n-1)-grams

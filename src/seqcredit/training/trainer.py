@@ -98,14 +98,12 @@ class Trainer:
     def _run_phase(self) -> None:
         """One phase to its end, from wherever it stands."""
         status, phase = self.status, self.phase
-        if phase.name in status.skipped:
-            self._end_phase()
-            return
-        if status.updates == 0 and phase.validates_start:
-            self._validate()
-        lengths = phase.lengths(len(self._batches(phase, 0)))
-        while not self._over(lengths):
-            self._run_epoch(phase, lengths)
+        if phase.name not in status.skipped:
+            if status.updates == 0 and phase.validates_start:
+                self._validate()
+            lengths = phase.lengths(len(self._batches(phase, 0)))
+            while not self._over(lengths):
+                self._run_epoch(phase, lengths)
         self._end_phase()
 
     def _over(self, lengths: Sequence[int]) -> bool:
