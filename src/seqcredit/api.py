@@ -14,7 +14,7 @@ from seqcredit.data.examples import Row, Tokenizer, examples
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.text import Example
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.experiments.build import task_of
 from seqcredit.experiments.presets import MLE, Plan
 from seqcredit.experiments.recipe import Recipe, resolved
@@ -162,8 +162,7 @@ def _splits(given: _Given, say: Callable[[str], None] | None) -> Mapping[str, It
         kept = len(valid) * HELD_OUT
         train = [row for number, row in enumerate(train) if number % HELD_OUT or number >= kept]
         (say or _silent)(f"{len(valid):,} of {len(train) + len(valid):,} examples are held out for validation")
-    if not train:
-        raise UserError("There are no examples to train on: give `data` more rows.")
+    require(train, "There are no examples to train on: give `data` more rows.")
     tests = {} if given.test is None else {"test": list(examples(given.test, given.tokenizer, "test"))}
     return {"train": train, "valid": valid, **tests}
 

@@ -11,6 +11,12 @@ class UserError(Exception):
     """One sentence: what, where, what to do. The command line prints it and exits with 2."""
 
 
+def require(valid: object, sentence: str) -> None:
+    """What must be so, and what is said where it is not."""
+    if not valid:
+        raise UserError(sentence)
+
+
 @contextmanager
 def in_words(kinds: type[E] | tuple[type[E], ...], sentence: str | Callable[[E], str]) -> Iterator[None]:
     """Errors of some kinds within are the user's to mend: one sentence, which may be made of the error."""

@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 
 NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -21,8 +21,7 @@ def is_named(word: str) -> bool:
 
 def find(word: str, folder: Path | None = None) -> object:
     """What `module:name` names: in a file beside the recipe, which is in `folder`, or here, or on the Python path."""
-    if not is_named(word):
-        raise UserError(f"{word!r} names nothing: write it as FILE:NAME, such as my_file:score.")
+    require(is_named(word), f"{word!r} names nothing: write it as FILE:NAME, such as my_file:score.")
     module, _, name = word.partition(":")
     path = file_of(word, folder) or file_of(word, Path())
     made = _import_name(module, folder) if path is None else _import_file(path)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from seqcredit.commands import shared
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 
 ABOUT = "describe pictures"
 
@@ -27,8 +27,7 @@ def run(options: argparse.Namespace) -> int:
 
     device = shared.use_device(options)
     found, prepared = shared.open_run(options.run_folder)
-    if not prepared.pictures:
-        raise UserError(f"{found.folder} translates: use `seqcredit translate`.")
+    require(prepared.pictures, f"{found.folder} translates: use `seqcredit translate`.")
     missing = [str(path) for path in options.pictures if not path.is_file()]
     if missing:
         raise UserError(f"There is no file {missing[0]}: give pictures that exist.")

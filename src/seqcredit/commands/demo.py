@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -80,8 +80,7 @@ def run(options: argparse.Namespace) -> int:
     size = (QUICK if options.quick else WHOLE)[options.task]
     names = options.only or tuple(size.changes)
     other = [name for name in names if name not in size.changes]
-    if other:
-        raise UserError(f"--quick trains {', '.join(size.changes)}: leave out --only {' '.join(other)}.")
+    require(not other, f"--quick trains {', '.join(size.changes)}: leave out --only {' '.join(other)}.")
     out = options.out or Path("runs") / (RECIPES[options.task] + ("-quick" if options.quick else ""))
     Console().print(compare(out, lambda line: print(line, flush=True), options.task, size, names))
     for line in credit_lines(out, size.judged) if options.task == "translation" else ():
@@ -156,8 +155,7 @@ def train(name: str, folder: str, out: Path, say: Say, changes: Sequence[str] = 
     command = [sys.executable, "-m", "seqcredit", *words]
     with (out / f"{name}.log").open("w") as log:
         done = subprocess.run(command, stdout=log, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        raise UserError(f"{name} failed: {done.stderr.strip() or 'see its log'} ({out / name}.log).")
+    require(done.returncode == 0, f"{name} failed: {done.stderr.strip() or 'see its log'} ({out / name}.log).")
     say(f"{name}: test BLEU {read(out, name)['bleu']:.2f} after {time.monotonic() - began:.0f} s")
 
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from seqcredit.commands import shared
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 
 ABOUT = "show the credit of every token as one HTML page"
 
@@ -40,8 +40,7 @@ def run(options: argparse.Namespace) -> int:
     noun = "pictures" if prepared.pictures else "sentences" if len(subjects) > 1 else "sentence"
     data = page.payload(judges, subjects, f"{names}: {len(subjects):,} {noun} of {where}", prepared.pictures)
     if options.photographs:
-        if not prepared.pictures:
-            raise UserError(f"{prepared.folder} holds no pictures: leave out --photographs.")
+        require(prepared.pictures, f"{prepared.folder} holds no pictures: leave out --photographs.")
         page.add_photographs(data, options.photographs)
     size = page.write(data, options.out)
     print(f"{len(subjects):,} examples, {size / 1e6:.1f} MB, written to {options.out}; open it in a browser")

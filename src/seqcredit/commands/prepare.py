@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqcredit.commands import shared
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 
 if TYPE_CHECKING:
     from seqcredit.data.images import Features
@@ -71,17 +71,14 @@ def _splits(options: argparse.Namespace) -> "Mapping[str, Iterable[Example]]":
     if captioning != (options.features is not None):
         raise UserError(f"--task captioning and --features FOLDER go together. {SEE}")
     if options.karpathy:
-        if not captioning:
-            raise UserError(f"--karpathy is for --task captioning. {SEE}")
+        require(captioning, f"--karpathy is for --task captioning. {SEE}")
         return read_karpathy(options.karpathy)
     files = {split: getattr(options, split) for split in ("train", "valid", "test") if getattr(options, split)}
-    if not {"train", "valid"} <= set(files):
-        raise UserError(f"--train and --valid are needed (or --iwslt14, --karpathy). {SEE}")
+    require({"train", "valid"} <= set(files), f"--train and --valid are needed (or --iwslt14, --karpathy). {SEE}")
     if not captioning:
         return {split: read_files(paths) for split, paths in files.items()}
     for split, paths in files.items():
-        if len(paths) > 1:
-            raise UserError(f"--{split}: captions come in one file. {SEE}")
+        require(len(paths) == 1, f"--{split}: captions come in one file. {SEE}")
     return {split: read_captions(paths[0]) for split, paths in files.items()}
 
 

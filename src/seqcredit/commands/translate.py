@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from seqcredit.commands import shared
-from seqcredit.errors import UserError
+from seqcredit.errors import require
 
 ABOUT = "translate lines of text from a file or from standard input"
 
@@ -30,8 +30,7 @@ def run(options: argparse.Namespace) -> int:
     found, prepared = shared.open_run(options.run_folder)
     actor = load_actor(found, prepared, device, options.phase)
     search = shared.search_of(found, options, options.n_best)
-    if prepared.pictures:
-        raise UserError(f"{found.folder} describes pictures: use `seqcredit caption`.")
+    require(not prepared.pictures, f"{found.folder} describes pictures: use `seqcredit caption`.")
     for number, line in enumerate(sys.stdin if options.file == "-" else lines(Path(options.file)), 1):
         for words, logp in n_best(actor, prepared, line, search, options.n_best, device):
             fields = [str(number)] if options.n_best > 1 else []

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from seqcredit.data.storage import npy_header, write_whole
 from seqcredit.data.text import lines
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -71,8 +71,7 @@ class Backbone:
 
 def load_backbone(name: str, device: torch.device | str = "cpu") -> Backbone:
     """One of `BACKBONES`, ready to use on a device."""
-    if name not in BACKBONES:
-        raise UserError(f"There is no backbone {name}: take {' or '.join(BACKBONES)}.")
+    require(name in BACKBONES, f"There is no backbone {name}: take {' or '.join(BACKBONES)}.")
     return (_efficientnet if name == "efficientnet-lite2" else _resnet)(torch.device(device))
 
 
@@ -161,8 +160,7 @@ def list_images(folder: Path) -> list[Path]:
     """The image files of a folder itself, sorted by name."""
     with in_words(OSError, lambda error: f"Cannot read {folder}: {error.strerror}; give a folder of images."):
         found = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and not path.is_dir())
-    if not found:
-        raise UserError(f"{folder} holds no image: give a folder with {', '.join(sorted(SUFFIXES))} files.")
+    require(found, f"{folder} holds no image: give a folder with {', '.join(sorted(SUFFIXES))} files.")
     for path in found:
         if any(c == "\n" or "\ud800" <= c <= "\udfff" for c in path.name):
             raise UserError(f"{path.name!r} in {folder} cannot be a line of UTF-8 text: rename it.")

@@ -24,7 +24,7 @@ from seqcredit.data.storage import (
 )
 from seqcredit.data.text import BPE_SENTENCES, Example, Pieces, learn_pieces, tokenizer
 from seqcredit.data.vocabulary import SYMBOLS, Vocabulary
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.types import FIRST_WORD, UNK
 
 Encode = Callable[[list[str]], list[int]]
@@ -74,8 +74,7 @@ def prepare(
 
 
 def _check_names(splits: Mapping[str, Iterable[Example]]) -> None:
-    if "train" not in splits:
-        raise UserError('There is no split "train" to learn the vocabulary from: add one.')
+    require("train" in splits, 'There is no split "train" to learn the vocabulary from: add one.')
     for name in splits:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
             raise UserError(f"{name!r} cannot be a part of a file's name: call the split by letters and digits.")

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from seqcredit.data.storage import MANIFEST, Pictures, Sequences, checksum, open_array, with_suffix, written_lines
 from seqcredit.data.text import Cut, Pieces, TextOptions, detokenize, tokenizer
 from seqcredit.data.vocabulary import Vocabulary
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.types import FIRST_WORD
 
 FORMAT = 1
@@ -183,10 +183,8 @@ class Prepared:
         manifest = Manifest.load(folder)
         for name, expected in manifest.files.items() if check else ():
             path = folder / name
-            if not path.is_file():
-                raise UserError(f"{path} is missing: prepare the data again.")
-            if checksum(path) != expected:
-                raise UserError(f"{path} has changed since it was written: prepare the data again.")
+            require(path.is_file(), f"{path} is missing: prepare the data again.")
+            require(checksum(path) == expected, f"{path} has changed since it was written: prepare the data again.")
         vocabularies = (Vocabulary.load(folder / f"{side}.vocab") for side in ("source", "target"))
         return cls(folder, manifest, *vocabularies)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.types import EOS
 
 MANIFEST = "manifest.json"
@@ -163,8 +163,7 @@ def _refuse(out: Path, final: Path, overwrite: bool) -> None:
         raise UserError(f"{out} is a file: give the name of a new folder.")
     if not final.exists() or not any(final.iterdir()):
         return
-    if not overwrite:
-        raise UserError(f"{out} exists and is not empty: give another name, or allow overwriting it.")
+    require(overwrite, f"{out} exists and is not empty: give another name, or allow overwriting it.")
     foreign = {path.name for path in final.iterdir()} - _own_files(final)
     if foreign:
         raise UserError(f"{out} holds {min(foreign)}, which no preparation wrote: give another name.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 
 Cut = Callable[[str], list[str]]
 
@@ -99,8 +99,7 @@ def lines(path: Path) -> Iterator[str]:
     with readable(path), not_text, path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-    if number == 0:
-        raise UserError(f"{path} is empty: give a file with one example a line.")
+    require(number > 0, f"{path} is empty: give a file with one example a line.")
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from seqcredit.errors import UserError
+from seqcredit.errors import require
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.recipe import RECIPES
 
@@ -18,6 +18,5 @@ def listing() -> Iterator[tuple[str, str]]:
 def show(name: str) -> str:
     """The text of a recipe by the name that `listing` gives."""
     path = RECIPES / f"{name.removesuffix('.toml')}.toml"
-    if not path.is_file():
-        raise UserError(f"There is no recipe {name!r}; `seqcredit recipes` lists them.")
+    require(path.is_file(), f"There is no recipe {name!r}; `seqcredit recipes` lists them.")
     return path.read_text(encoding="utf-8")

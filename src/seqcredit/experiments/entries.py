@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.options import check_keys
@@ -47,8 +47,7 @@ def cells_of(kind: str, entry: Json, seeds: object, more: Sequence[str], where: 
     """Every combination of overrides, of what to start from, and of seeds."""
     check_keys(entry, ENTRY, where)
     name, path = text_of(entry, "name", where), Path(text_of(entry, "recipe", where))
-    if not NAME.fullmatch(name):
-        raise UserError(f"{where}: a name becomes that of a folder: letters, digits and . _ + - only.")
+    require(NAME.fullmatch(name), f"{where}: a name becomes that of a folder: letters, digits and . _ + - only.")
     seeds = _seeds(entry.get("seeds", seeds), where)
     sources = _sources(entry.get("init_from"), kind, where)
     combinations = list(_combinations(entry.get("set", []), kind, where))
@@ -84,8 +83,7 @@ def _combinations(wanted: object, kind: str, where: str) -> Iterator[tuple[str, 
         raise UserError(f"{where}: {varied[0]} has several values; write [[grid]] instead of [[cell]].")
     for key, values in flat.items():
         check_no_seed(_keys(key), where)
-        if values == []:
-            raise UserError(f"{where}: {key} has no values.")
+        require(values != [], f"{where}: {key} has no values.")
     labels = _labels(varied)
     columns = [
         [(key, value) for value in (values if isinstance(values, list) else [values])] for key, values in flat.items()
@@ -148,8 +146,7 @@ def _seeds(value: object, where: str) -> list[int]:
         raise UserError(f"{where}: there are no seeds; write seeds = [1, 2, 3] at the top or here.")
     if not isinstance(value, list) or not all(type(seed) is int and seed >= 0 for seed in value):
         raise UserError(f"{where}: seeds is {value!r}, but it must be a list of whole numbers from 0 on.")
-    if len(set(value)) < len(value):
-        raise UserError(f"{where}: a seed stands twice in {value}.")
+    require(len(set(value)) == len(value), f"{where}: a seed stands twice in {value}.")
     return value
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from seqcredit.algorithms import Phase
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.entries import Planned, cells_of, check_no_seed, tables_of, text_of
 from seqcredit.experiments.recipe import Recipe, read_toml
@@ -72,8 +72,7 @@ def read(
     check_no_seed([text.partition("=")[0] for text in overrides], "--set")
     data, runs, results = (Path(text_of(table, key, str(file))) for key in ("data", "runs", "results"))
     entries = [(kind, entry) for kind in ("cell", "grid") for entry in tables_of(table, kind, str(file))]
-    if not entries:
-        raise UserError(f"{file}: there is no [[cell]] and no [[grid]]; a sweep needs at least one.")
+    require(entries, f"{file}: there is no [[cell]] and no [[grid]]; a sweep needs at least one.")
     cells: dict[str, Planned] = {}
     for kind, entry in entries:
         where = f"{file}: {kind} {entry.get('name', '')!r}"
@@ -112,8 +111,7 @@ def _only(cells: Mapping[str, Planned], names: Sequence[str], file: str) -> dict
     wanted = []
     for name in names:
         found = [cell.id for cell in cells.values() if name in (cell.id, cell.name)]
-        if not found:
-            raise UserError(f"{file}: there is no cell {name!r}{nearest(name, cells)}.")
+        require(found, f"{file}: there is no cell {name!r}{nearest(name, cells)}.")
         wanted += found
     for name in wanted:  # grows as it is walked
         start = cells[name].init_from

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from seqcredit.algorithms import Phase, algorithm, objective_of
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.models.build import LSTM
 from seqcredit.options import FIDELITIES, FROM_1, NOT_NEGATIVE, SEED, Fidelity, Options, build, option, presets
 from seqcredit.rewards.payoff import Payoff, one_or_own
@@ -111,8 +111,7 @@ def _phase(table: Mapping[str, object], recipe: Recipe, where: str, folder: Path
 def _override(table: Json, text: str) -> None:
     """Set one key of a nested table from `a.b.c=value`."""
     path, equals, literal = text.partition("=")
-    if not equals:
-        raise UserError(f"--set {text}: write it as KEY=VALUE, such as phase.2.tau=0.02.")
+    require(equals, f"--set {text}: write it as KEY=VALUE, such as phase.2.tau=0.02.")
     *parents, last = path.strip().split(".")
     if parents[:2] == ["phase", "*"]:
         for number in range(1, len(table.get("phase", [])) + 1):

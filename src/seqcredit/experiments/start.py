@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from seqcredit.data.prepared import Prepared
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.experiments.runs import Run
 from seqcredit.models.build import SHAPE
 from seqcredit.training.weights import INITIAL
@@ -27,8 +27,7 @@ def take_over(run: Run, folder: Path, say: Callable[[str], None]) -> None:
     other = Run.open(folder)
     _same_vocabularies(run, other)
     done = other.phases_done()
-    if not done:
-        raise UserError(f"{folder} has not finished a phase yet; there is nothing to take over.")
+    require(done, f"{folder} has not finished a phase yet; there is nothing to take over.")
     theirs = {phase.name: phase for phase in other.recipe.phase}
     leading = list(itertools.takewhile(lambda phase: phase.name in done, run.recipe.phase))
     for phase in leading:

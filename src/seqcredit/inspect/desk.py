@@ -12,7 +12,7 @@ import torch
 from seqcredit.data.batches import from_sentences
 from seqcredit.data.images import Backbone
 from seqcredit.data.vocabulary import UNK_SYMBOL
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.inspect import page
 from seqcredit.inspect.examiners import Examiner
 from seqcredit.inspect.numbers import judge_tokens
@@ -145,8 +145,7 @@ class Desk:
         source = self._source(asked)
         references = [text for text in asked.references if text.strip()]
         ids, texts = reference_ids(self.prepared, references)
-        if any(not words for words in texts):
-            raise UserError("references: one of them has no word.")
+        require(all(texts), "references: one of them has no word.")
         batch, judged = Batch(source, ids.to(source.device)), []
         for examiner, hypothesis in zip(self.examiners, asked.hypotheses, strict=True):
             tokens = pad([self._ids(hypothesis)]).to(source.device)
@@ -166,8 +165,7 @@ class Desk:
         for word in words:
             known = vocabulary.encode([word])
             found += known if known != [UNK] or word == UNK_SYMBOL else self.prepared.target_ids([word])
-        if len(found) > WORDS:
-            raise UserError(f"A hypothesis has at most {WORDS} tokens, {len(found)} came.")
+        require(len(found) <= WORDS, f"A hypothesis has at most {WORDS} tokens, {len(found)} came.")
         return found
 
     def _source(self, asked: Asked) -> torch.Tensor:
@@ -181,8 +179,7 @@ class Desk:
         if asked.source is None or asked.picture is not None:
             raise UserError("These runs translate: send `source`, a text, and no `picture`.")
         words = self.prepared.cut(asked.source)
-        if not words:
-            raise UserError("source: there is no word in it.")
+        require(words, "source: there is no word in it.")
         return from_sentences([words], self.prepared.source_vocabulary).source.to(device)
 
     def _see(self, picture: str) -> torch.Tensor:
@@ -196,8 +193,7 @@ class Desk:
 def _decoded(picture: str) -> bytes:
     with in_words(ValueError, "picture: this is not base64."):
         raw = base64.b64decode(picture, validate=True)
-    if len(raw) > PICTURE:
-        raise UserError(f"picture: at most {PICTURE:,} bytes can be read.")
+    require(len(raw) <= PICTURE, f"picture: at most {PICTURE:,} bytes can be read.")
     return raw
 
 

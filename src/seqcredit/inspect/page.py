@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.inspect.examiners import Examiner
 from seqcredit.inspect.numbers import LONGEST_EXACT, Choice, Credit, Summary, has_oracle, summarise
 from seqcredit.inspect.subjects import Subject
@@ -164,8 +164,7 @@ def write(data: Json, out: Path) -> int:
 
 def add_photographs(data: Json, folder: Path) -> None:
     """Small copies of the photographs that a folder has, by their names."""
-    if not folder.is_dir():
-        raise UserError(f"{folder} is no folder: give --photographs the folder that the pictures are in.")
+    require(folder.is_dir(), f"{folder} is no folder: give --photographs the folder that the pictures are in.")
     there = {path.name: path for path in folder.iterdir()}
     side = LARGE if len(data["subjects"]) <= FEW else SMALL
     for subject in data["subjects"]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqcredit.data.prepared import Prepared, Split
-from seqcredit.errors import UserError
+from seqcredit.errors import require
 from seqcredit.experiments.runs import Run
 from seqcredit.inspect.page import pillow
 from seqcredit.results.evaluate import read_hypotheses
@@ -22,13 +22,10 @@ Shown = tuple[Path, list[tuple[str, str]]]  # one photograph, and lines about it
 
 def sheet(runs: Sequence[Run], prepared: Prepared, split_name: str, photographs: Path, count: int, out: Path) -> int:
     """Write a PNG with the first photographs of a split that are in a folder; how many there are."""
-    if out.suffix != ".png":
-        raise UserError(f"{out}: a sheet is a PNG, so its name ends in .png.")
-    if not prepared.pictures:
-        raise UserError(f"{prepared.folder} holds no pictures: give runs that were trained on captions.")
+    require(out.suffix == ".png", f"{out}: a sheet is a PNG, so its name ends in .png.")
+    require(prepared.pictures, f"{prepared.folder} holds no pictures: give runs that were trained on captions.")
     shown = _choose(runs, prepared.split(split_name), photographs, count)
-    if not shown:
-        raise UserError(f"{photographs} has none of the pictures of {split_name}: give the folder that they are in.")
+    require(shown, f"{photographs} has none of the pictures of {split_name}: give the folder that they are in.")
     _draw(shown, out)
     return len(shown)
 

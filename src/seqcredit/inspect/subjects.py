@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqcredit.data.batches import collate, from_sentences, to_device
 from seqcredit.data.prepared import Prepared, Split
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.experiments.runs import Run
 from seqcredit.inspect.examiners import Examiner, load_examiners
 from seqcredit.inspect.numbers import Credit, judge_tokens
@@ -58,8 +58,7 @@ def inspect_rows(examiners: Sequence[Examiner], split: Split, rows: Sequence[int
 def inspect_one(run: Run, prepared: Prepared, name: str, number: int, lender: Run | None = None) -> Subject:
     """One sentence of a split, counted from 1, with everything that a critic says of it."""
     split = prepared.split(name)
-    if not 1 <= number <= len(split):
-        raise UserError(f"There is no sentence {number} in {name}: it has 1 to {len(split):,}.")
+    require(1 <= number <= len(split), f"There is no sentence {number} in {name}: it has 1 to {len(split):,}.")
     examiners = load_examiners([run], prepared, lender)
     if examiners[0].critic is None:
         raise UserError(f"{run.folder} has no trained critic: give --critic RUN, a run of AC, ERAC or VAML.")
@@ -83,8 +82,7 @@ def _said(examiner: Examiner, batch: Batch) -> list[list[str]]:
 def typed_batch(examiner: Examiner, source: str, references: Sequence[str]) -> tuple[Batch, list[list[str]]]:
     """A batch of one sentence, cut as the corpus was, and the references in words."""
     prepared = examiner.prepared
-    if prepared.pictures:
-        raise UserError(f"{prepared.folder} holds pictures, not sentences: leave out --source.")
+    require(not prepared.pictures, f"{prepared.folder} holds pictures, not sentences: leave out --source.")
     batch = from_sentences([prepared.cut(source)], prepared.source_vocabulary)
     ids, texts = reference_ids(prepared, references)
     return to_device(Batch(batch.source, ids), examiner.device), texts

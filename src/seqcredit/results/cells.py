@@ -13,7 +13,7 @@ import numpy as np
 
 from seqcredit.algorithms import Phase
 from seqcredit.data.prepared import Prepared
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.history import history
 from seqcredit.experiments.recipe import Recipe
@@ -110,8 +110,7 @@ class Cell:
         """The recipe with every value."""
         if self.run:
             return self.run.recipe
-        if "settings" not in self.figures:
-            raise UserError(f"{self.path} has not kept its settings: record it again.")
+        require("settings" in self.figures, f"{self.path} has not kept its settings: record it again.")
         return recipes.parse(self.figures["settings"], str(self.path))
 
     @property

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.types import Json
 
 if TYPE_CHECKING:
@@ -32,10 +32,8 @@ AXES = {"vocabulary": "words of the vocabulary, V", "words": "words of a sentenc
 
 def check(path: Path) -> None:
     """Before anything is measured for it: can this figure be made?"""
-    if path.suffix not in (".png", ".svg"):
-        raise UserError(f"{path}: a figure's name ends in .png or .svg.")
-    if not path.parent.is_dir():
-        raise UserError(f"{path}: there is no folder {path.parent}.")
+    require(path.suffix in (".png", ".svg"), f"{path}: a figure's name ends in .png or .svg.")
+    require(path.parent.is_dir(), f"{path}: there is no folder {path.parent}.")
     load_pyplot()
 
 
@@ -62,8 +60,7 @@ def tau(cells: "Sequence[Cell]", path: Path) -> None:
 
     mine = [cell for cell in cells if cell.score is not None and cell.future_entropy]
     tasks = [(name, group) for name, of in TASKS.items() if (group := [cell for cell in mine if cell.pictures == of])]
-    if not tasks:
-        raise UserError("There is no cell of AC or ERAC among them: the figure is made of runs with different tau.")
+    require(tasks, "There is no cell of AC or ERAC among them: the figure is made of runs with different tau.")
     pyplot = load_pyplot()
     figure, panels = pyplot.subplots(1, len(tasks), figsize=(4.2 * len(tasks), 3.2), squeeze=False)
     for panel, (name, group) in zip(panels[0], tasks, strict=True):
@@ -113,8 +110,7 @@ def curves(histories: "Mapping[str, History]", path: Path) -> None:
     from seqcredit.training.log import titles
 
     shown = titles(histories.values())
-    if not shown:
-        raise UserError("There is nothing to draw yet: no line of these logs has a figure.")
+    require(shown, "There is nothing to draw yet: no line of these logs has a figure.")
     pyplot = load_pyplot()
     columns = min(3, len(shown))
     rows = math.ceil(len(shown) / columns)
@@ -143,8 +139,7 @@ def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
     from seqcredit.training.watch import VALIDATED
 
     shown = [key for key in CREDIT if any(cell.curve(key) for cell in cells)]
-    if not shown:
-        raise UserError("No cell among them has a credit error: set `exact` of a phase to measure it.")
+    require(shown, "No cell among them has a credit error: set `exact` of a phase to measure it.")
     names = list(dict.fromkeys(cell.name for cell in cells))
     figure, panels = load_pyplot().subplots(1, len(shown), figsize=(4.4 * len(shown), 3.6), squeeze=False)
     for panel, key in zip(panels[0], shown, strict=True):

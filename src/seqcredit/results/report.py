@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqcredit.data.storage import write_whole
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.experiments.entries import tables_of
 from seqcredit.experiments.recipe import read_toml
 from seqcredit.options import check_keys
@@ -93,10 +93,8 @@ def _sections(table: Json, where: str) -> list[Json]:
     titles: list[str] = []
     for number, section in enumerate(sections, 1):
         title = _text(section, "title", f"{where}: section {number}")
-        if not title:
-            raise UserError(f"{where}: section {number} has no title.")
-        if _slug(title) in titles:
-            raise UserError(f"{where}: there are two sections {title!r}; give each its own title.")
+        require(title, f"{where}: section {number} has no title.")
+        require(_slug(title) not in titles, f"{where}: there are two sections {title!r}; give each its own title.")
         titles.append(_slug(title))
         held = KEYS if "cells" in section else KEYS[:1]
         check_keys(section, ("title", "text", *held), f"{where}: section {title!r}")
@@ -144,8 +142,7 @@ class Shown:
             raise UserError(f"{where}: cells is {patterns!r}, but it must be a list of paths relative to the file.")
         if not isinstance(rivals, list) or not all(_are_texts(pair) and len(pair) == 2 for pair in rivals):
             raise UserError(f'{where}: rivals is {rivals!r}, but it must be pairs of rows, such as [["erac", "ac"]].')
-        if not isinstance(commands, bool):
-            raise UserError(f"{where}: commands is {commands!r}, but it must be true or false.")
+        require(isinstance(commands, bool), f"{where}: commands is {commands!r}, but it must be true or false.")
         layout = _choice(section, "layout", LAYOUTS, "plain", where)
         baseline = _text(section, "baseline", where) or None
         if baseline and layout != "plain":

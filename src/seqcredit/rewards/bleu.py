@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seqcredit.errors import require
 from seqcredit.rewards.ngrams import matches
 from seqcredit.rewards.prefixes import (
-    check,
     ended,
     hypothesis_words,
     mean_length,
@@ -43,11 +43,11 @@ class Bleu:
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        check(self.order >= 1, f"Bleu: order is {self.order}, but it must be 1 or more.")
+        require(self.order >= 1, f"Bleu: order is {self.order}, but it must be 1 or more.")
         names = ", ".join(SMOOTHINGS)
-        check(self.smoothing in SMOOTHINGS, f"Bleu: smoothing is {self.smoothing!r}, but it must be one of {names}.")
+        require(self.smoothing in SMOOTHINGS, f"Bleu: smoothing is {self.smoothing!r}, but it must be one of {names}.")
         lengths = ", ".join(BREVITIES)
-        check(self.brevity in BREVITIES, f"Bleu: brevity is {self.brevity!r}, but it must be one of {lengths}.")
+        require(self.brevity in BREVITIES, f"Bleu: brevity is {self.brevity!r}, but it must be one of {lengths}.")
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """BLEU of the first 0, 1, ..., T tokens."""

@@ -8,11 +8,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seqcredit.errors import require
 from seqcredit.rewards.ngrams import counts_in, matched, occurrences
 from seqcredit.rewards.prefixes import (
     UNMATCHED,
     best_reference,
-    check,
     f_measure,
     is_word,
     ordered_sum,
@@ -36,9 +36,9 @@ class ChrF:
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        check(self.order >= 1, f"ChrF: order is {self.order}, but it must be 1 or more.")
-        check(self.beta > 0, f"ChrF: beta is {self.beta}, but it must be above 0.")
-        check(len(self.words) > UNK, "ChrF: words must hold the text of every id, eos and unk included.")
+        require(self.order >= 1, f"ChrF: order is {self.order}, but it must be 1 or more.")
+        require(self.beta > 0, f"ChrF: beta is {self.beta}, but it must be above 0.")
+        require(len(self.words) > UNK, "ChrF: words must hold the text of every id, eos and unk included.")
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """ChrF of the first 0, 1, ..., T tokens."""

@@ -7,9 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
+from seqcredit.errors import require
 from seqcredit.rewards.ngrams import counts_in, matched, occurrences
 from seqcredit.rewards.prefixes import (
-    check,
     hypothesis_words,
     is_word,
     ordered_sum,
@@ -36,7 +36,7 @@ class CiderD:
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        check(self.sigma > 0, f"CiderD: sigma is {self.sigma}, but it must be above 0.")
+        require(self.sigma > 0, f"CiderD: sigma is {self.sigma}, but it must be above 0.")
 
     @classmethod
     def from_references(
@@ -51,8 +51,8 @@ class CiderD:
 
         idf(g) = log D - log max(1, df(g)).
         """
-        check(order >= 1, f"CiderD: order is {order}, but it must be 1 or more.")
-        check(len(references) > 0, "CiderD: there are no references to count, give those of the training sentences.")
+        require(order >= 1, f"CiderD: order is {order}, but it must be 1 or more.")
+        require(len(references) > 0, "CiderD: there are no references to count, give those of the training sentences.")
         keys: list[Tensor] = []
         idf: list[Tensor] = []
         words = reference_words(references)

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.named import said
-from seqcredit.rewards.prefixes import UNMATCHED, check, is_word, present, real_dtype
+from seqcredit.rewards.prefixes import UNMATCHED, is_word, present, real_dtype
 from seqcredit.types import UNK
 
 UNMATCHED_TEXT = "\N{REPLACEMENT CHARACTER}"  # the hypothesis' unk, where words are asked for and unk must not match
@@ -38,7 +38,7 @@ class Custom:
     name: str = "Custom"  # for what is said of it
 
     def __post_init__(self) -> None:
-        check(not self.text or self.words is not None, f"{self.name}: text needs `words`, the text of each id.")
+        require(not self.text or self.words is not None, f"{self.name}: text needs `words`, the text of each id.")
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """Your score of the first 0, 1, ..., T tokens."""

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seqcredit.errors import require
 from seqcredit.rewards.ngrams import matches
 from seqcredit.rewards.prefixes import (
-    check,
     hypothesis_words,
     mean_length,
     ordered_sum,
@@ -37,10 +37,10 @@ class LinearBleu:
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        check(self.order >= 1, f"LinearBleu: order is {self.order}, but it must be 1 or more.")
+        require(self.order >= 1, f"LinearBleu: order is {self.order}, but it must be 1 or more.")
         for name in ("precision", "falling", "length"):
             value = getattr(self, name)
-            check(0 < value <= 1, f"LinearBleu: {name} is {value}, but it must be above 0 and at most 1.")
+            require(0 < value <= 1, f"LinearBleu: {name} is {value}, but it must be above 0 and at most 1.")
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """Linear BLEU of the first 0, 1, ..., T tokens."""

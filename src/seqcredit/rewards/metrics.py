@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.named import find, is_named, said
 from seqcredit.options import nearest
 from seqcredit.rewards.cider import CiderD
@@ -283,8 +283,7 @@ def _texts(sentences: Sequence[Words]) -> list[str]:
 
 def _check_sizes(hypotheses: Sequence[Words], references: References) -> None:
     said, known = len(hypotheses), len(references)
-    if said != known:
-        raise UserError(f"There are {said:,} hypotheses for {known:,} examples: give one for each.")
+    require(said == known, f"There are {said:,} hypotheses for {known:,} examples: give one for each.")
 
 
 def _check_references(references: References) -> None:

@@ -10,16 +10,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-from seqcredit.errors import UserError
 from seqcredit.types import ABSENT, EOS, UNK
 
 UNMATCHED = -2  # no reference has it: padding of a hypothesis, and its unk where unk must not match
-
-
-def check(valid: bool, sentence: str) -> None:
-    """Raise a UserError unless `valid`."""
-    if not valid:
-        raise UserError(sentence)
 
 
 def real_dtype(dtype: torch.dtype | None) -> torch.dtype:

@@ -7,10 +7,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
+from seqcredit.errors import require
 from seqcredit.rewards.ngrams import counts_in, matched, occurrences
 from seqcredit.rewards.prefixes import (
     best_reference,
-    check,
     f_measure,
     hypothesis_words,
     prefix_lengths,
@@ -36,8 +36,8 @@ class RougeL:
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        check(self.pool in BETAS, f"RougeL: pool is {self.pool!r}, but it must be one of {', '.join(BETAS)}.")
-        check(self.beta is None or self.beta > 0, f"RougeL: beta is {self.beta}, but it must be above 0.")
+        require(self.pool in BETAS, f"RougeL: pool is {self.pool!r}, but it must be one of {', '.join(BETAS)}.")
+        require(self.beta is None or self.beta > 0, f"RougeL: beta is {self.beta}, but it must be above 0.")
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """ROUGE-L of the first 0, 1, ..., T tokens."""
@@ -63,7 +63,7 @@ class RougeN:
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        check(self.order >= 1, f"RougeN: order is {self.order}, but it must be 1 or more.")
+        require(self.order >= 1, f"RougeN: order is {self.order}, but it must be 1 or more.")
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """ROUGE-N of the first 0, 1, ..., T tokens."""

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seqcredit.credit.values import only_actions
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.models.policy import Attends, M, Policy, Readout, S, repeat
 from seqcredit.search.sample import CROWD, device_of, limits
 from seqcredit.types import UNK, token_mask
@@ -174,7 +174,6 @@ def replace_unknown(
 
 
 def _check_beam(width: int, n_best: int, length_penalty: float) -> None:
-    if not 1 <= n_best <= width:
-        raise UserError(f"n_best = {n_best}, width = {width}: choose 1 <= n_best <= width")
+    require(1 <= n_best <= width, f"n_best = {n_best}, width = {width}: choose 1 <= n_best <= width")
     if length_penalty < 0:
         raise UserError(f"length_penalty = {length_penalty}: choose 0 (none) or more")

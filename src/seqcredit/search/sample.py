@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqcredit.credit.values import only_actions
 from seqcredit.draws import draw
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.models.policy import Dropout, M, Policy, Readout, S
 
 CROWD = 0.75  # finished sentences leave once those that go on are at most this share of the batch
@@ -97,8 +97,7 @@ def limits(bound: int | Int[Tensor, " B"], rows: int, device: torch.device) -> t
     """The bound of every sentence, the least and the greatest."""
     limit = torch.as_tensor(bound, device=device).expand(rows)
     shortest, longest = (bound, bound) if isinstance(bound, int) else (int(limit.min()), int(limit.max()))
-    if shortest < 1:
-        raise UserError(f"bound = {shortest}: eos counts, so the least is 1")
+    require(shortest >= 1, f"bound = {shortest}: eos counts, so the least is 1")
     return limit, shortest, longest
 
 
