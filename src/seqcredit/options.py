@@ -99,12 +99,9 @@ def checked(kind: type[Options], values: Mapping[str, object], where: str) -> di
 
 def presets(kind: type[Options], fidelity: Fidelity, fed: bool = False) -> dict[str, object]:
     """What a fidelity sets of a class of options; `fed` is whether there is input feeding."""
-    found: dict[str, object] = {}
-    for each in fields(kind):
-        value = each.metadata.get(fidelity, MISSING)
-        if value is not MISSING:
-            found[each.name] = value[fed] if isinstance(value, Feeding) else value
-    return found
+    values = {each.name: each.metadata.get(fidelity, MISSING) for each in fields(kind)}
+    known = {name: value for name, value in values.items() if value is not MISSING}
+    return {name: value[fed] if isinstance(value, Feeding) else value for name, value in known.items()}
 
 
 def in_common(options: Options, kind: "type[DataclassInstance]") -> dict[str, Any]:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from seqcredit.data.text import Example, lines, readable
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.types import Json
 
 # Karpathy's split of MSCOCO: what is left of its validation pictures is for training.
@@ -66,6 +66,5 @@ def _lacking(path: Path, wanted: str) -> AbstractContextManager[None]:
 def _json(path: Path) -> Json:
     with readable(path), in_words((ValueError, RecursionError), f"{path} is not JSON."):
         record = json.loads(path.read_bytes())
-    if not isinstance(record, dict):
-        raise UserError(f"{path} is not a JSON object: give captions of MSCOCO or of Karpathy's splits.")
+    require(isinstance(record, dict), f"{path} is not a JSON object: give captions of MSCOCO or of Karpathy's splits.")
     return record

@@ -93,8 +93,7 @@ def parse(table: Mapping[str, object], where: str, folder: Path | None = None) -
 def until(recipe: Recipe, phase: str) -> Recipe:
     """The recipe up to and with a phase, for what several runs are to share."""
     names = [p.name for p in recipe.phase]
-    if phase not in names:
-        raise UserError(f"{recipe.name} has no phase {phase!r} to stop after; its phases are {', '.join(names)}.")
+    require(phase in names, f"{recipe.name} has no phase {phase!r} to stop after; its phases are {', '.join(names)}.")
     return replace(recipe, phase=recipe.phase[: names.index(phase) + 1])
 
 

@@ -109,8 +109,7 @@ def read_history(path: Path, metric: str = DEFAULT, q_phases: Collection[str] = 
     offset = 0  # updates of the phases before
     for entry in log_entries(path):
         total = offset + entry["updates"]
-        again = [old for old in _from(kept, total) if entry["event"] == "phase_end" or _stands(old, entry)]
-        kept += again
+        kept += [old for old in _from(kept, total) if entry["event"] == "phase_end" or _stands(old, entry)]
         if entry["event"] == "validation" and metric in entry:
             entry[_of_q(metric) if entry["phase"] in q_phases else validated(metric)] = entry.pop(metric)
         kept.append({**entry, "total": total})
