@@ -186,11 +186,7 @@ class Branching(ABC):
 
     @abstractmethod
     def branch(
-        self,
-        memory: Any,
-        tokens: Int[Tensor, "B M T"],
-        fork: Int[Tensor, "B M"],
-        dropout: Dropout | None = None,
+        self, memory: Any, tokens: Int[Tensor, "B M T"], fork: Int[Tensor, "B M"], dropout: Dropout | None = None
     ) -> Scores | None:
         """Scores of M sequences for each source; before its fork a sequence is the first one of its source.
 

@@ -54,11 +54,7 @@ class Wrapped(Policy[Source, Words]):
         return Words(memory.source.new_zeros(memory.rows, 0, dtype=torch.long))
 
     def step(
-        self,
-        memory: Source,
-        state: Words,
-        token: Int[Tensor, " B"] | None,
-        dropout: Float[Tensor, "B D"] | None = None,
+        self, memory: Source, state: Words, token: Int[Tensor, " B"] | None, dropout: Float[Tensor, "B D"] | None = None
     ) -> tuple[Scores, Words]:
         """Scores of the next token after `token`; None stands for bos."""
         tokens = state.tokens if token is None else torch.cat([state.tokens, token.unsqueeze(1)], 1)

@@ -37,11 +37,7 @@ class Writer(Policy[Memory, State], Branching):
         return State(memory.h, memory.c, states.new_zeros(len(states), self.fed), states.new_zeros(states.shape[:2]))
 
     def step(
-        self,
-        memory: Memory,
-        state: State,
-        token: Int[Tensor, " B"] | None,
-        dropout: Float[Tensor, "B D"] | None = None,
+        self, memory: Memory, state: State, token: Int[Tensor, " B"] | None, dropout: Float[Tensor, "B D"] | None = None
     ) -> tuple[Linear, State]:
         """Scores of the next word after `token`; None stands for bos."""
         word = self.bos.expand(memory.rows, -1) if token is None else self.embedding(token)
@@ -59,11 +55,7 @@ class Writer(Policy[Memory, State], Branching):
         return self._scored(self._attend(memory, self._write(words, real, memory.h, memory.c), masks)[0])
 
     def branch(
-        self,
-        memory: Memory,
-        tokens: Int[Tensor, "B M T"],
-        fork: Int[Tensor, "B M"],
-        dropout: Dropout | None = None,
+        self, memory: Memory, tokens: Int[Tensor, "B M T"], fork: Int[Tensor, "B M"], dropout: Dropout | None = None
     ) -> Linear | None:
         """`score` of M sequences for each source, without padding, and what they share computed once.
 
