@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqcredit.errors import UserError, in_words, require
+from seqcredit.errors import UserError, require
 from seqcredit.named import said
 from seqcredit.rewards.prefixes import UNMATCHED, is_word, present, real_dtype
 from seqcredit.types import UNK
@@ -73,8 +73,10 @@ class Custom:
 
     def _call(self, hypothesis: object, references: object) -> object:
         """The function's answer as plain floats or lists; its errors are shown as what they are."""
-        with in_words(Exception, lambda error: f"{self.name}: the function failed. {said(error)}."):
+        try:  # for every prefix: no context here
             value = self.score(hypothesis, references)
+        except Exception as error:  # whatever the user's function does
+            raise UserError(f"{self.name}: the function failed. {said(error)}.") from error
         if isinstance(value, Tensor | np.ndarray | np.generic):
             return value.tolist()
         return list(value) if isinstance(value, tuple) else value
