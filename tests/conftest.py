@@ -26,6 +26,13 @@ torch.set_warn_always(True)  # a warning that comes once would fail whichever te
 pytest_plugins = ["sample_runs"]
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> Generator[None, None, None]:
+    """Commands that run within a test may take more; the next test would be slow, and its numbers others."""
+    yield
+    torch.set_num_threads(1)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
     """The last sentence says how many tests could not run here, and why."""

@@ -69,11 +69,11 @@ def test_long_sequences_are_kept_as_often_as_they_should() -> None:
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(1, 41, (50, 60), generator=generator)
     references = pad(torch.randint(1, 41, (50, 30), generator=generator).tolist())
-    single = _share(tokens, references, 0.02, Alphabet(41))
+    single = _share(tokens, references, 0.02)
     assert single.isfinite().all()
     torch.set_default_dtype(torch.float64)
     try:
-        double = _share(tokens, references, 0.02, Alphabet(41))
+        double = _share(tokens, references, 0.02)
     finally:
         torch.set_default_dtype(torch.float32)
     torch.testing.assert_close(single.double(), double, rtol=1e-3, atol=1e-6)
@@ -83,7 +83,7 @@ def test_long_sequences_are_kept_as_often_as_they_should() -> None:
 def test_where_there_is_one_way_it_is_kept() -> None:
     """With and without eos; "1 1" can be had of "1" in two ways."""
     tokens, references = torch.tensor([[1, 2], [1, 0], [1, 1]]), pad([[1, 2], [1], [1]])
-    found = _share(tokens, references, 1e-6, Alphabet(4))
+    found = _share(tokens, references, 1e-6)
     torch.testing.assert_close(found, torch.tensor([1.0, 1.0, 0.5]), atol=1e-4, rtol=0)
 
 

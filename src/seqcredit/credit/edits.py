@@ -12,10 +12,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
+from seqcredit.credit.oracle.completions import row_after
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
-from seqcredit.rewards.edit import EditDistance
-from seqcredit.types import Alphabet, lengths
+from seqcredit.types import EOS, Alphabet, lengths
 
 
 def draw_edits(
@@ -33,7 +33,7 @@ def draw_edits(
     while len(missing):
         numbers = source.uniform(2 * rows.shape[1] + bound + 1, device=rows.device)[missing]
         tokens, fits = _edited(rows[missing], words, one, numbers[:, 1:], bound, alphabet)
-        kept = fits & (numbers[:, 0] < _share(tokens, rows[missing], one, alphabet))
+        kept = fits & (numbers[:, 0] < _share(tokens, rows[missing], one, alphabet.eos))
         found[missing[kept]] = tokens[kept]
         missing = missing[~kept]
     return found.unflatten(0, (-1, samples))
@@ -69,19 +69,21 @@ def _edited(
 
 
 def _share(
-    tokens: Int[Tensor, "B T"], references: Int[Tensor, "B L"], one: float, alphabet: Alphabet
+    tokens: Int[Tensor, "B T"], references: Int[Tensor, "B L"], one: float, eos: int = EOS
 ) -> Float[Tensor, " B"]:
     """The shortest way to each sequence over all ways."""
     place, real = torch.arange(references.shape[1], device=tokens.device), torch.get_default_dtype()
+    distances = place.expand(len(tokens), -1)
     gap = place.unsqueeze(1) - place
     leaving_out = torch.where(gap >= 0, torch.tensor(one, dtype=real, device=tokens.device) ** gap, 0)
     ways, scale = leaving_out[:, 0].expand(len(tokens), -1), torch.zeros(len(tokens), dtype=real, device=tokens.device)
-    for token in tokens.unbind(1):
-        came_in, changed = ways * one, ways[:, :-1] * torch.where(references[:, :-1] == token.unsqueeze(1), 1.0, one)
-        after = (came_in + pad(changed, (1, 0))) @ leaving_out.T
-        ways = torch.where((token == alphabet.eos).unsqueeze(1), ways, after)
+    for token in tokens.T.unsqueeze(-1):
+        ended, other = token == eos, references[:, :-1] != token
+        came_in, changed = ways * one, ways[:, :-1] * torch.where(other, one, 1.0)
+        ways = torch.where(ended, ways, (came_in + pad(changed, (1, 0))) @ leaving_out.T)
+        distances = torch.where(ended, distances, row_after(distances, other, place))
         most = ways.amax(1)
         ways, scale = ways / most.unsqueeze(1), scale + most.log()  # so that nothing vanishes
-    size, (said, known) = lengths(references, alphabet.eos).unsqueeze(1), map(alphabet.as_words, (tokens, references))
-    distance = -EditDistance().prefix_scores(said, known.unsqueeze(1))[:, -1]
-    return torch.exp(distance * math.log(one) - scale) / ways.gather(1, size).squeeze(1)
+    size = lengths(references, eos).unsqueeze(1)
+    distance, all_ways = distances.gather(1, size).squeeze(1), ways.gather(1, size).squeeze(1)
+    return torch.exp(distance * math.log(one) - scale) / all_ways

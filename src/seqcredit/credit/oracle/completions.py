@@ -28,11 +28,11 @@ def best_completions(
         best = torch.zeros(len(tokens), actions, device=tokens.device).scatter_add_(1, words, onward.float()) > 0
         gains = (here - least - 1 + best.long()).index_fill(1, torch.tensor([eos], device=tokens.device), 0)
         q.append(gains)
-        row = _after(row, words != token.unsqueeze(1), place)
+        row = row_after(row, words != token.unsqueeze(1), place)
     return torch.stack(q, 1).to(torch.get_default_dtype())
 
 
-def _after(row: Int[Tensor, "B C"], other: Tensor, place: Int[Tensor, " C"]) -> Int[Tensor, "B C"]:
+def row_after(row: Int[Tensor, "B C"], other: Tensor, place: Int[Tensor, " C"]) -> Int[Tensor, "B C"]:
     """The row of the edit table after one more token, `other` where it differs from a word of the reference."""
     best = torch.minimum(row[:, 1:] + 1, row[:, :-1] + other)  # one token too many, or changed
     best = torch.cat([row[:, :1] + 1, best], 1)
