@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     import torch
     from rich.console import Console
 
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)  # of small networks a second one mostly waits
     size = (QUICK if options.quick else WHOLE)[options.task]
     names = options.only or tuple(size.changes)
     other = [name for name in names if name not in size.changes]
