@@ -15,7 +15,7 @@ from seqcredit.cli import main
 from seqcredit.experiments.history import history
 from seqcredit.inspect import bench, heat
 from seqcredit.inspect.subjects import inspect_one
-from seqcredit.results import cells, plots
+from seqcredit.results import cells, plots, tables
 from seqcredit.training.log import History
 
 
@@ -103,6 +103,30 @@ def test_tau_shows_the_mean_over_seeds(tiny, by_tau: Path, tmp_path: Path) -> No
     assert {"diverged", "0", "0.02", "0.04", "0.06", "temperature τ", "test BLEU", "Machine translation", "MLE"} <= {
         *shown
     }
+
+
+def test_a_forest_has_the_differences_and_intervals_of_the_table(tiny, tmp_path: Path, capsys) -> None:
+    for seed in (1, 2):
+        for name, share in (("mle", 0.5), ("ac", 0.2), ("raml", 0.7)):
+            said = spoilt(tiny.prepared, share, seed)
+            write_cell(tmp_path / f"{name}-{seed}.json", tiny.prepared, name.upper(), said, seed)
+    out = tmp_path / "forest.svg"
+    assert command("forest", tmp_path, "--out", out) == 0
+    table = tables.plain(cells.read([tmp_path]))
+    rows = {row[0]: dict(zip(table.header, row, strict=True)) for row in table.rows}
+    known = {name: [float(number) for number in rows[name]["95 %"].split(" to ")] for name in ("AC", "RAML")}
+    drawn = [line for line in lines(out, plots.COLOURS[0], 1.5) if len(line) == 2]
+    places = np.array([line[:, 0] for line in drawn]).flatten()
+    wanted = np.array([known[name] for name in ("AC", "RAML")]).flatten()
+    scale = np.polyfit(wanted, places, 1)
+    assert np.polyval(scale, wanted) == pytest.approx(places, abs=0.5)  # a straight scale, from low to high
+    assert scale[0] > 0
+    assert drawn[0][0, 1] == drawn[0][1, 1] < drawn[1][0, 1]  # one below the other
+    assert {"AC", "RAML", "difference in BLEU to MLE, 95 %"} <= {*texts(out)}
+    assert command("forest", tmp_path, "--baseline", "AC", "--out", out) == 0
+    assert "difference in BLEU to AC, 95 %" in texts(out)
+    assert command("forest", tmp_path, "--baseline", "ERAC", "--out", out) == 2
+    assert "There is no row ERAC among" in capsys.readouterr().err
 
 
 def test_curves_have_a_line_a_run(tiny, tmp_path: Path) -> None:

@@ -75,6 +75,11 @@ def named(path: Path, cell: dict[str, Any]) -> str:
     return path.stem.removesuffix(f"-{cell['seed']}")
 
 
+def figure(cell: dict[str, Any]) -> float:
+    """Of its metric, which is BLEU where nothing else is said."""
+    return float(cell.get("score", cell["bleu"]))
+
+
 def test_figures_of_the_committed_report_are_those_of_the_cells() -> None:
     """BLEU of every seed and differences of means, in both tables; p where sacreBLEU's was kept."""
     seen, judged = set(), 0
@@ -89,10 +94,10 @@ def test_figures_of_the_committed_report_are_those_of_the_cells() -> None:
             seen.add(path)
             name = named(path, cell)
             names[name] = next(key for key in (f"{cell['recipe']} ({name})", cell["recipe"]) if key in rows)
-            assert rows[names[name]][f"seed {cell['seed']}"] == f"{cell['bleu']:.2f}" + "†" * bool(cell.get("diverged"))
+            assert rows[names[name]][f"seed {cell['seed']}"] == f"{figure(cell):.2f}" + "†" * bool(cell.get("diverged"))
         assert set(rows) == set(names.values())
         for name in names:
-            means[name] = fmean(c["bleu"] for p, c in cells if p.stem == f"{name}-{c['seed']}")
+            means[name] = fmean(figure(c) for p, c in cells if p.stem == f"{name}-{c['seed']}")
         base = section["baseline"]
         compared = table(text, "compared") if "rivals" in section else {}
         pairs = [(name, base, rows[names[name]], f"to {names[base]}") for name in names if name != base]
@@ -141,6 +146,18 @@ def committed_critics(text: str, found: Found) -> None:
         for column, key in {**columns, "credit error": "credit_error"}.items():
             assert row[column] == (f"{credit[key][-1][1]:.2f}" if key in credit else "-")
         assert (row["n"], row["test BLEU"]) == ("1", f"{cell['bleu']:.2f}")
+
+
+def committed_aspects(text: str, found: Found) -> None:
+    """One seed each: the figures as the cells have them."""
+    rows = table(text, "way")
+    assert set(rows) == {named(path, cell) for path, cell in found}
+    columns = {"BLEU": "bleu", "length ratio": "length_ratio", "wrong, %": "wrong", "distinct, %": "distinct"}
+    for path, cell in found:
+        row = rows[named(path, cell)]
+        for column, key in columns.items():
+            assert row[column] == (f"{cell[key]:.2f}" if key in cell else "-")
+        assert (row["n"], row[f"test {cell['metric_label']}"]) == ("1", f"{cell['score']:.2f}")
 
 
 def committed_search(text: str, found: Found) -> None:
@@ -221,6 +238,7 @@ COMMITTED = {
     "headroom": committed_headroom,
     "credit": committed_credit,
     "critics": committed_critics,
+    "aspects": committed_aspects,
     "search": committed_search,
     "ablation": committed_ablation,
     "entropy": committed_entropy,

@@ -22,6 +22,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         ("ablation", "validation BLEU of ERAC over smoothing and target rate, as a heat map"),
     ):
         kind(name, about).add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help="as of `seqcredit table`")
+    drawn = kind("forest", "differences of rows to a baseline, with their intervals")
+    drawn.add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help="as of `seqcredit table`")
+    drawn.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
     drawn = kind("curves", "what runs have logged, over updates")
     drawn.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
     drawn = kind("credit", "what every token of a prediction is worth, as a heat map")
@@ -43,6 +46,8 @@ def run(options: argparse.Namespace) -> int:
     if options.kind in ("tau", "ablation"):
         draw = plots.tau if options.kind == "tau" else plots.ablation
         draw(cells.read(options.cells), options.out)
+    elif options.kind == "forest":
+        plots.forest(cells.read(options.cells), options.out, options.baseline)
     elif options.kind == "curves":
         runs = [Run.open(folder) for folder in options.run_folders]
         names = labels([run.folder for run in runs])

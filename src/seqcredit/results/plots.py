@@ -184,6 +184,31 @@ def ablation(cells: "Sequence[Cell]", path: Path) -> None:
     save(figure, path)
 
 
+def forest(cells: "Sequence[Cell]", path: Path, baseline: str | None = None) -> None:
+    """Differences of rows to a baseline, MLE if none is named, with their intervals."""
+    from seqcredit.results import tables
+
+    groups = tables.by_name(cells)
+    base = tables.row(groups, baseline or "MLE") or ""
+    require(base, f"There is no row {baseline or 'MLE'} among {', '.join(groups)}: name one of them as the baseline.")
+    tests, metric, mean = tables.Significances(), tables.metric_of(cells), tables.Summary.of_scores(groups[base]).mean
+    found = {name: tests.test(groups[base], group) for name, group in groups.items() if name != base}
+    shown = {name: test.interval for name, test in found.items() if test is not None}
+    require(shown, "No row has counts of its sentences beside it: record the cells again.")
+    figure, panel = load_pyplot().subplots(figsize=(5.2, 0.3 * len(shown) + 0.9))
+    for place, (name, (low, high)) in enumerate(shown.items()):
+        middle = tables.Summary.of_scores(groups[name]).mean - mean
+        panel.plot([low, high], [place, place], color=COLOURS[0], lw=1.5)
+        panel.plot([middle], [place], color=COLOURS[0], marker="o", ms=4)
+    panel.axvline(0, color="black", lw=0.8)
+    panel.set_yticks(range(len(shown)), [tables.label(name, groups) for name in shown])
+    panel.set(
+        ylim=(len(shown) - 0.5, -0.5), xlabel=f"difference in {metric.label} to {tables.label(base, groups)}, 95 %"
+    )
+    panel.grid(alpha=0.3, axis="x")
+    save(figure, path)
+
+
 def ink(image: "AxesImage", value: float) -> str:
     """Black or white, whichever can be read on the colour of a value."""
     if math.isnan(value):

@@ -5,6 +5,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ FIGURES: dict[str, tuple[str, Callable[[Sequence[Cell], Path], None]]] = {
     "tau": ("Test {} over the temperature", plots.tau),
     "credit": ("Distance of learned credit from the exact one", plots.credit_curves),
     "ablation": ("Validation {} over smoothing and target rate", plots.ablation),
+    "forest": ("Differences in {} with their intervals", plots.forest),
 }
 FOLDER = "figures"  # beside the TOML
 KEYS = ("cells", "layout", "baseline", "rivals", "figure", "commands", "metric")  # of a section that holds cells
@@ -184,6 +186,7 @@ def _cells(section: Json, place: Place, where: str) -> tuple[list[str], dict[Pat
     if ready.figure:
         name = f"{_slug(section['title'])}-{ready.figure}.svg"
         about, draw = FIGURES[ready.figure]
+        draw = partial(plots.forest, baseline=ready.baseline) if draw is plots.forest else draw
         figures[place.home / FOLDER / name] = _drawn(draw, found)
         about = about.format(tables.metric_of(found).label)
         blocks.append(f"![{about}]({place.link(place.home / FOLDER / name)})")
