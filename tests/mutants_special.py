@@ -54,7 +54,7 @@ SPECIAL = (
     # A gradient that stops where it must go through, and another network's Q
     Special("credit/losses.py", "soft_q", r"q if target_q is None", "q.detach() if target_q is None"),
     Special("credit/losses.py", "soft_q", r"chosen\(look_ahead", "chosen(q"),
-    Special("credit/fused.py", "expected_value", r"tau if future_entropy else 0\.0", "tau"),
+    Special("credit/fused.py", "actor", r"tau if future_entropy else 0\.0", "tau"),
     Special("credit/tables.py", "", r"torch\.promote_types\(dtype, torch\.float32\)", "dtype"),
     Special("credit/tables.py", "", r"total\.addmm_\(left, right\)", "total.copy_(left @ right)"),
     # Half of the words, and those of one's own reference

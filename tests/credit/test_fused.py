@@ -173,7 +173,7 @@ LEASH = 0.7
 
 def fast_leashed(x: Inputs, **options: Any) -> Tensor:
     """The target network stands in for the policy of the start: its scores are as good as any."""
-    return fast_actor(x, leash=fused.Leash(x.packed(x.target), LEASH), **options).loss
+    return fast_actor(x, start=x.packed(x.target), leash=LEASH, **options).loss
 
 
 def leashed(x: Inputs, form: losses.EntropyForm = "exact") -> Tensor:
@@ -378,8 +378,9 @@ def test_values_and_entropy(tau: float, future_entropy: bool, bound_value: fused
     expected = losses.td_targets(x.target.full(), x.logp, TOKENS, REWARDS, tau, future_entropy, forced)
     uncertainty = PACKING.take(values.entropy(x.logp, FORCED)).detach()
     improved = fast_actor(x, **options)
-    fixed = fused.expected_value(x.packed(x.actor), x.packed(x.target), tau, forced=x.packed_forced, **options)
-    for states, entropy in ((improved.values, improved.entropy), fixed):
+    fixed = fused.actor(x.packed(x.actor), None, x.packed(x.target), tau, forced=x.packed_forced, **options)
+    assert fixed.loss == 0
+    for states, entropy in ((improved.values, improved.entropy), (fixed.values, fixed.entropy)):
         assert_near(REWARDS + PACKING.spread(look_ahead(states, PACKING.following)), expected, DOUBLE)
         assert_near(entropy, uncertainty, DOUBLE)
         assert not states.requires_grad
@@ -484,8 +485,9 @@ def test_values_and_entropy_in_another_alphabet(
     expected = x.take(values.expected_value(x.target.full(), x.logp, later, forced, x.eos)).detach()
     uncertainty = x.take(values.entropy(x.logp, x.forced)).detach()
     improved = fast_actor(x, **options)
-    fixed = fused.expected_value(x.packed(x.actor), x.packed(x.target), tau, forced=x.packed_forced, **options)
-    for states, entropy in ((improved.values, improved.entropy), fixed):
+    fixed = fused.actor(x.packed(x.actor), None, x.packed(x.target), tau, forced=x.packed_forced, **options)
+    assert fixed.loss == 0
+    for states, entropy in ((improved.values, improved.entropy), (fixed.values, fixed.entropy)):
         assert_near(states, expected, TIGHT)
         assert_near(entropy, uncertainty, TIGHT)
 
@@ -667,7 +669,7 @@ def test_no_tokens_at_all() -> None:
         assert loss == 0
         assert all((gradient == 0).all() for gradient in torch.autograd.grad(loss, empty[0][:3]))
     assert len(improved.values) == len(fused.soft_value(empty[0], TAU)) == 0
-    assert len(fused.expected_value(empty[0], empty[1], TAU)[0]) == 0
+    assert len(fused.actor(empty[0], None, empty[1], TAU).values) == 0
 
 
 class Largest(TorchDispatchMode):
@@ -778,7 +780,9 @@ def test_bfloat16_by_autocast_on_a_gpu(name: str) -> None:
 @needs.gpu
 def test_values_on_a_gpu() -> None:
     x, here = inputs(device="cuda"), inputs()
-    tables, expected = (x.packed(x.actor), x.packed(x.target)), (here.packed(here.actor), here.packed(here.target))
-    found = fused.expected_value(*tables, TAU, forced=x.packed_forced)
-    for mine, wanted in zip(found, fused.expected_value(*expected, TAU, forced=here.packed_forced), strict=True):
+    found, expected = (
+        fused.actor(side.packed(side.actor), None, side.packed(side.target), TAU, forced=side.packed_forced)
+        for side in (x, here)
+    )
+    for mine, wanted in zip(found[1:3], expected[1:3], strict=True):
         assert_near(mine.cpu(), wanted, DOUBLE)

@@ -184,12 +184,12 @@ class Looking(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """TD targets, the actor's entropy in every state, and, where the actor learns, the sum of its losses."""
+    """TD targets, the actor's entropy in every state, and the sum of its losses, 0 where it does not learn."""
 
     targets: Float[Tensor, "B T"]
     entropy: Float[Tensor, "B T"]
-    loss: Float[Tensor, ""] | None = None
-    drift: Float[Tensor, "B T"] | None = None  # KL to the start, where there is a leash
+    loss: Float[Tensor, ""]
+    drift: Float[Tensor, "B T"]  # KL to the start, 0 without a leash
 
 
 class Leash(NamedTuple):
@@ -199,7 +199,6 @@ class Leash(NamedTuple):
     weight: float
 
 
-@torch.no_grad()
 def evaluate(
     actor: Along,
     target: Along,
@@ -207,96 +206,38 @@ def evaluate(
     rewards: Float[Tensor, "B T"],
     looking: Looking,
     forced: Bool[Tensor, "B T"],
-) -> Judged:
-    """TD targets of a fixed actor: what each token adds, and the value of the state after it."""
-    if not (actor.fused and target.fused):
-        return _evaluated(actor, target, tokens, rewards, looking, forced)
-    packing = pack(tokens, actor.alphabet.eos)
-    found = fused.expected_value(
-        actor.packed(packing),
-        target.packed(packing),
-        looking.tau,
-        looking.future_entropy,
-        packing.take(forced),
-        looking.bound_value,
-    )
-    values, uncertainty = (packing.spread(each) for each in found)
-    return Judged(_targets(target, tokens, rewards, values, looking, packing), uncertainty)
-
-
-def evaluate_and_improve(
-    actor: Along,
-    q: Along,
-    target: Along,
-    tokens: Int[Tensor, "B T"],
-    rewards: Float[Tensor, "B T"],
-    looking: Looking,
-    entropy_form: EntropyForm,
-    forced: Bool[Tensor, "B T"],
+    q: Along | None = None,
+    entropy_form: EntropyForm = "exact",
     leash: Leash | None = None,
 ) -> Judged:
-    """TD targets as in `evaluate`, and the actor's loss under Q, from one pass over its distribution."""
-    eos = actor.alphabet.eos
-    if not all(network.fused for network in (actor, q, target, *(leash or ())[:1])):
-        return _evaluated_and_improved(actor, q, target, tokens, rewards, looking, entropy_form, forced, leash)
-    packing = pack(tokens, eos)
-    found = fused.actor(
-        actor.packed(packing),
-        q.packed(packing),
-        target.packed(packing),
-        looking.tau,
-        entropy_form,
-        looking.future_entropy,
-        packing.take(forced),
-        looking.bound_value,
-        leash=None if leash is None else fused.Leash(leash.start.packed(packing), leash.weight),
-    )
-    targets = _targets(target, tokens, rewards, packing.spread(found.values), looking, packing)
-    return Judged(targets, packing.spread(found.entropy), found.loss, packing.spread(found.drift))
+    """TD targets: what each token adds, and the value of the state after it.
 
-
-@torch.no_grad()
-def _targets(
-    target: Along, tokens: Tensor, rewards: Tensor, values: Tensor, looking: Looking, packing: Packing
-) -> Float[Tensor, "B T"]:
-    """What Q is to become, given the values of the states."""
-    eos = target.alphabet.eos
-    targets = one_step_targets(rewards, values, tokens, eos)
-    if not looking.trace:
-        return targets
-    taken = packing.spread(_taken(target, packing, tokens))
-    return trace_targets(targets, taken, tokens, looking.trace, looking.steps, eos)
-
-
-def _evaluated(
-    actor: Along, target: Along, tokens: Tensor, rewards: Tensor, looking: Looking, forced: Tensor
-) -> Judged:
-    """By the specification."""
-    logp, bound = actor.logp.detach(), forced if looking.bound_value == "eos" else None
-    later, eos = target.table.detach(), actor.alphabet.eos
-    targets = losses.td_targets(later, logp, tokens, rewards, looking.tau, looking.future_entropy, bound, eos)
-    if looking.trace:
-        targets = trace_targets(targets, chosen(later, tokens), tokens, looking.trace, looking.steps, eos)
-    return Judged(targets, entropy(logp, forced))
-
-
-def _evaluated_and_improved(
-    actor: Along,
-    q: Along,
-    target: Along,
-    tokens: Tensor,
-    rewards: Tensor,
-    looking: Looking,
-    entropy_form: EntropyForm,
-    forced: Tensor,
-    leash: Leash | None,
-) -> Judged:
-    """By the specification."""
-    start, weight = (None, 0.0) if leash is None else (leash.start.logp.detach(), leash.weight)
-    given = tokens, looking.tau, entropy_form, forced, actor.alphabet.eos
-    gain = losses.actor(actor.logp, q.table, *given, start, weight).sum()
-    drift = torch.zeros_like(rewards) if start is None else divergence(actor.logp.detach(), start)
-    return _evaluated(actor, target, tokens, rewards, looking, forced)._replace(loss=gain, drift=drift)
+    With Q also the actor's loss under it, from one pass over its distribution; without, the actor is fixed.
+    """
+    eos, (start, weight) = actor.alphabet.eos, leash or (None, 0.0)
+    fading = tokens, looking.trace, looking.steps, eos
+    if all(network.fused for network in (actor, target, q, start) if network is not None):
+        packing = pack(tokens, eos)
+        critic, first = (None if network is None else network.packed(packing) for network in (q, start))
+        how = looking.tau, entropy_form, looking.future_entropy, packing.take(forced), looking.bound_value
+        found = fused.actor(actor.packed(packing), critic, target.packed(packing), *how, start=first, leash=weight)
+        values, uncertainty, drift = (packing.spread(each) for each in found[1:])
+        targets, loss = one_step_targets(rewards, values, tokens, eos), found.loss
+        if looking.trace:
+            targets = trace_targets(targets, packing.spread(_taken(target, packing, tokens)).detach(), *fading)
+    else:
+        logp, bound = actor.logp.detach(), forced if looking.bound_value == "eos" else None
+        later, origin = target.table.detach(), None if start is None else start.logp.detach()
+        targets = losses.td_targets(later, logp, tokens, rewards, looking.tau, looking.future_entropy, bound, eos)
+        loss, uncertainty, drift = rewards.new_zeros(()), entropy(logp, forced), torch.zeros_like(rewards)
+        if q is not None:
+            given = tokens, looking.tau, entropy_form, forced, eos, origin, weight
+            loss = losses.actor(actor.logp, q.table, *given).sum()
+        if origin is not None:
+            drift = divergence(logp, origin)
+        if looking.trace:
+            targets = trace_targets(targets, chosen(later, tokens), *fading)
+    return Judged(targets, uncertainty, loss, drift)
 
 
 class Smoothing(NamedTuple):

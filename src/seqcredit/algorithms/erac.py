@@ -15,7 +15,6 @@ from seqcredit.algorithms.along import (
     Looking,
     Smoothing,
     evaluate,
-    evaluate_and_improve,
     temporal_difference,
     terminal_error,
 )
@@ -25,7 +24,7 @@ from seqcredit.algorithms.phase import Criterion, Examples, Gate, Models, Outcom
 from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, spread, watch
 from seqcredit.credit.values import returns_to_go, token_rewards
 from seqcredit.draws import Noise
-from seqcredit.models.policy import read
+from seqcredit.models.policy import Network, read
 from seqcredit.options import ABOVE_0, BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, option
 from seqcredit.types import Batch, Reward, token_mask
 
@@ -88,17 +87,9 @@ class Judging(Phase):
         bound = self.longest_for(batch.references.shape[-1] - 1)
         return Asked(self.samples, bound, self.fused, bool(self.exact_eos), reference)
 
-    def q(self, models: Models, rollout: Rollout) -> Along:
-        """Q along the samples."""
-        critic = models.judge
-        with part("critic"):
-            return Along.of(critic, critic.score(read(critic, rollout.batch), rollout.tokens), self.fused)
-
-    def target(self, models: Models, rollout: Rollout) -> Along:
-        """What the target network says of the samples."""
-        network = models.slow_judge
-        with torch.no_grad(), part("target"):
-            return Along.of(network, network.score(read(network, rollout.batch), rollout.tokens), self.fused)
+    def along(self, network: Network, rollout: Rollout) -> Along:
+        """What a network says of the samples."""
+        return Along.of(network, network.score(read(network, rollout.batch), rollout.tokens), self.fused)
 
     def critic_loss(self, q: Along, rollout: Rollout, judged: Judged, noise: Noise) -> tuple[Tensor, Sums]:
         """Loss of the critic, and what is worth watching of the samples."""
@@ -136,10 +127,13 @@ class Critic(Judging):
         """TD error and smoothing on samples of a fixed actor. Algorithm 3 with the actor fixed."""
         with torch.no_grad():
             rollout = roll_out(models.actor, batch, reward, noise, self.asked(batch, reference=False))
-        target, rewards = self.target(models, rollout), token_rewards(rollout.scores)
-        with part("target"):
-            judged = evaluate(rollout.actor, target, rollout.tokens, rewards, self.looking(progress), rollout.forced)
-        loss, watched = self.critic_loss(self.q(models, rollout), rollout, judged, noise)
+        tokens, rewards, looking = rollout.tokens, token_rewards(rollout.scores), self.looking(progress)
+        with torch.no_grad(), part("target"):
+            target = self.along(models.slow_judge, rollout)
+            judged = evaluate(rollout.actor, target, tokens, rewards, looking, rollout.forced)
+        with part("critic"):
+            q = self.along(models.judge, rollout)
+        loss, watched = self.critic_loss(q, rollout, judged, noise)
         return Outcome({"critic": loss}, watched)
 
     def criterion(self, validation: Validation) -> Criterion:
@@ -179,13 +173,15 @@ class ActorCritic(Judging):
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """Algorithm 3: ERAC, or Actor-Critic where tau = 0."""
         rollout = roll_out(models.actor, batch, reward, noise, self.asked(batch, reference=self.mle_weight > 0))
-        q, tokens, forced = self.q(models, rollout), rollout.tokens, rollout.forced
-        networks, rewards = (rollout.actor, q, self.target(models, rollout)), token_rewards(rollout.scores)
+        tokens, forced, rewards = rollout.tokens, rollout.forced, token_rewards(rollout.scores)
+        with part("critic"):
+            q = self.along(models.judge, rollout)
+        with torch.no_grad(), part("target"):
+            target = self.along(models.slow_judge, rollout)
         with part("actor"):
-            looking, leash = self.looking(progress), self._leash(models, rollout)
-            judged = evaluate_and_improve(*networks, tokens, rewards, looking, self.entropy_form, forced, leash)
+            given, leash = (tokens, rewards, self.looking(progress), forced), self._leash(models, rollout)
+            judged = evaluate(rollout.actor, target, *given, q, self.entropy_form, leash)
         critic_loss, watched = self.critic_loss(q, rollout, judged, noise)
-        assert judged.loss is not None
         actor_loss = judged.loss / noise.total / self.samples
         if rollout.reference is not None:
             likelihood, seen = reference_loss(rollout.reference, batch, noise)
@@ -193,7 +189,7 @@ class ActorCritic(Judging):
             watched |= seen
         free = token_mask(tokens, q.alphabet.eos) & ~forced
         watched["entropy"] = (judged.entropy.masked_fill(~free, 0).sum(), free.sum())
-        if leash is not None and judged.drift is not None:
+        if leash is not None:
             watched["drift"] = (judged.drift.masked_fill(~free, 0).sum(), free.sum())
         return Outcome({"actor": actor_loss, "critic": critic_loss}, watched)
 
@@ -201,10 +197,8 @@ class ActorCritic(Judging):
         """What the actor was, along the samples."""
         if not self.leash:
             return None
-        start = models.origin
         with torch.no_grad():
-            scores = start.score(read(start, rollout.batch), rollout.tokens)
-        return Leash(Along.of(start, scores, self.fused), self.leash)
+            return Leash(self.along(models.origin, rollout), self.leash)
 
     @property
     def validates_start(self) -> bool:

@@ -213,16 +213,9 @@ class Improved(NamedTuple):
     drift: Float[Tensor, " N"]  # KL to the start, 0 without a leash
 
 
-class Leash(NamedTuple):
-    """How much it costs an actor to leave the policy that it started from."""
-
-    start: Table
-    weight: float
-
-
 def actor(
     logits: Table,
-    q: Table,
+    q: Table | None,
     target_q: Table,
     tau: float,
     entropy_form: EntropyForm = "exact",
@@ -230,14 +223,16 @@ def actor(
     forced: Bool[Tensor, " N"] | None = None,
     bound_value: BoundValue = "eos",
     weights: Float[Tensor, " N"] | None = None,
-    leash: Leash | None = None,
+    start: Table | None = None,
+    leash: float = 0.0,
 ) -> Improved:
     """Weighted sum of - (sum_w pi Q + tau H(pi)); and sum_w pi Q-bar + tau H(pi) of every state, from the same pi.
 
-    `losses.actor`, and the values in `losses.td_targets`. Q, Q-bar and the policy of the start are constants.
+    `losses.actor`, and the values in `losses.td_targets`. Q, Q-bar and the policy of the start are constants. Without Q
+    the actor is fixed: there are the values and the entropy, and the loss is 0.
     """
-    learner, critic, target = Trainable(logits), Reader(q), Reader(target_q)
-    start = None if leash is None else Reader(leash.start)
+    learner, target = Trainable(logits), Reader(target_q)
+    critic, first = (None if table is None else Reader(table) for table in (q, start))
     with learner:
         weights, _ = split(learner.numbers(weights, len(logits.features)), forced)
         gain, values, entropy, drift = (learner.zeros() for _ in range(4))
@@ -246,40 +241,20 @@ def actor(
             policy, logp = policy_of(learner, rows, scratch)
             entropy[rows] = -torch.linalg.vecdot(policy, logp)
             values[rows] = target.expected(policy, rows)
+            if critic is None:
+                continue
             energy = critic.scores(rows, scratch[2])
             if tau != 0:
                 energy.addcmul_(logp, pressure(logp, tau, entropy_form, logits.actions), value=-1)
-            if leash is not None and start is not None:
-                apart = logp - policy_of(start, rows, scratch[3:])[1]
+            if first is not None:
+                apart = logp - policy_of(first, rows, scratch[3:])[1]
                 drift[rows] = torch.linalg.vecdot(policy, apart)
-                energy.sub_(apart, alpha=leash.weight)
+                energy.sub_(apart, alpha=leash)
             gain[rows] = torch.linalg.vecdot(policy, energy)
             learner.learn(rows, energy.sub_(gain[rows, None]).mul_(policy), -weights[rows])
         loss = -(weights * gain).sum()
         values, entropy = bounded(values, entropy, target, tau if future_entropy else 0.0, forced, bound_value)
     return Improved(learner.attach(loss), values, entropy, drift)
-
-
-def expected_value(
-    logits: Table,
-    target_q: Table,
-    tau: float,
-    future_entropy: bool = True,
-    forced: Bool[Tensor, " N"] | None = None,
-    bound_value: BoundValue = "eos",
-) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-    """sum_w pi Q-bar + tau H(pi) and H(pi) of every state, as constants: `actor` where the actor is fixed.
-
-    The values in `losses.td_targets`.
-    """
-    actor, target = Reader(logits), Reader(target_q)
-    with actor:
-        values, entropy, scratch = actor.zeros(), actor.zeros(), actor.tables(2)
-        for rows in actor.chunks():
-            policy, logp = policy_of(actor, rows, scratch)
-            values[rows] = target.expected(policy, rows)
-            entropy[rows] = -torch.linalg.vecdot(policy, logp)
-        return bounded(values, entropy, target, tau if future_entropy else 0.0, forced, bound_value)
 
 
 def critic(
