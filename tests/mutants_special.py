@@ -126,12 +126,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("credit/tables.py", r"gradient", "", "what is detached is also under no_grad: either suffices"),
     Equivalent("credit/tables.py", r"\.min / 5", "", "small is small enough"),
     Equivalent("credit/tables.py", r"real & \(place .* -> place", "", "no fork is beyond the words"),
-    Equivalent(
-        "credit/fused.py",
-        r"(features|weight|bias)\.detach\(\) -> (features|weight|bias)",
-        "requires_grad_",
-        "gradients are formed by hand there",
-    ),
     Equivalent("credit/oracle/edit.py", r"len\(states\) [-+]", "clamp", "the first row has the largest code of all"),
     Equivalent("credit/oracle/edit.py", r"-self\.reward\[state, :1\]", "", "eos gains 0"),
     Equivalent(

@@ -147,8 +147,7 @@ def soft_residuals(
 
     What `losses.soft_q` squares. Scores are formed twice, forward and backward, since slopes are known only then.
     """
-    table = (q.features, q.weight, q.bias, q.eos, q.actions)
-    residuals: Tensor = _Residuals.apply(*table, tokens, rewards, following, tau, forced, states)
+    residuals: Tensor = _Residuals.apply(*q, tokens, rewards, following, tau, forced, states)
     return residuals
 
 
@@ -181,11 +180,8 @@ class _Residuals(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
         features, weight, bias, tokens, following, forced, states = ctx.saved_tensors
-        added = None if bias is None else bias.detach().requires_grad_()
-        own = features.detach().requires_grad_(), weight.detach().requires_grad_(), added
-        table = Table(*own, ctx.eos, ctx.actions)
-        with torch.enable_grad():
-            learner = Trainable(table)
+        table = Table(features, weight, bias, ctx.eos, ctx.actions)
+        learner = Trainable(table, wanted=True)
         with learner:
             slope = learner.numbers(slope, len(tokens))
             by_value, by_eos = split(after(-slope, following, table), forced)
@@ -195,13 +191,8 @@ class _Residuals(torch.autograd.Function):
                 learner.learn(rows, policy, by_value[rows])
             learner.learn_eos(by_eos)
             learner.learn_chosen(tokens, states, slope)
-        of_features, of_weight, of_bias = learner.gradient
-        own = (
-            of_features.to(features.dtype),
-            of_weight.to(weight.dtype),
-            None if bias is None else of_bias.to(bias.dtype),
-        )
-        return *own, *[None] * 8
+        needed = zip(ctx.needs_input_grad[:3], learner.gradient, strict=True)
+        return *(part if need else None for need, part in needed), *[None] * 8
 
 
 class Improved(NamedTuple):

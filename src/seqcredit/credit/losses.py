@@ -13,7 +13,6 @@ from torch import Tensor
 from seqcredit.credit.values import (
     chosen,
     divergence,
-    entropy,
     expected_value,
     one_step_targets,
     soft_policy,
@@ -175,10 +174,8 @@ def actor(
     L2 norm. Beyond the paper, `leash` times KL(pi || pi of the start) is added, given the log-probabilities `start`.
     """
     q = q.detach()
-    if tau == 0:
-        gain = (logp.exp() * q).sum(-1)
-    elif entropy_form == "exact":
-        gain = (logp.exp() * q).sum(-1) + tau * entropy(logp)
+    if tau == 0 or entropy_form == "exact":
+        gain = expected_value(q, logp, tau)
     else:
         finite = logp.detach().masked_fill(logp == -torch.inf, 0)  # ids that are no actions
         direction = torch.nn.functional.normalize(finite, dim=-1)

@@ -100,10 +100,8 @@ def _likely(
     references: Int[Tensor, "B L"], inside: Bool[Tensor, "B M L"], alphabet: Alphabet, noise: Noise
 ) -> Int[Tensor, "B M L"]:
     """Words of the reference, and words whose rank has a uniform logarithm: half and half."""
-    size, words = (
-        lengths(references, alphabet.eos).clamp(min=1)[:, None, None],
-        alphabet.words(references.device),
-    )  # (B, 1, 1)
+    words = alphabet.words(references.device)
+    size = lengths(references, alphabet.eos).clamp(min=1)[:, None, None]  # (B, 1, 1)
     own = references.gather(1, _below(size.expand_as(inside), noise).flatten(1)).view_as(inside)
     uniform = noise.uniform(*inside.shape[1:], device=references.device)
     rank = ((len(words) + 1) ** uniform).long() - 1  # (B, M, L), from 0

@@ -152,10 +152,8 @@ class Reader:
     def _bias(self, table: Table) -> Tensor:
         """What is added to the scores; an id that is no action gets so little that its probability is 0."""
         least = torch.finfo(self.sums).min / 4  # not - infinity, for 0 times a number is 0
-        if table.bias is None:
-            bias = table.weight.new_zeros(len(table.weight), dtype=self.sums)
-        else:
-            bias = table.bias.detach().to(self.sums).clamp(min=least)
+        given = table.weight.new_zeros(len(table.weight)) if table.bias is None else table.bias
+        bias = given.detach().to(self.sums).clamp(min=least)
         return bias if table.actions is None else bias.masked_fill(~table.actions, least)
 
     def __enter__(self) -> None:
@@ -217,10 +215,8 @@ class Reader:
 
     def mean_readout(self) -> Tensor:
         """The mean of [weight, bias] over all actions (D + 1)."""
-        if self.actions is None:
-            return torch.cat([self.weight.mean(0, dtype=self.sums), self.bias.mean(0, keepdim=True)])
-        weight, bias = self.weight[self.actions], self.bias[self.actions]
-        return torch.cat([weight.mean(0, dtype=self.sums), bias.mean(0, keepdim=True)])
+        words = slice(None) if self.actions is None else self.actions
+        return torch.cat([self.weight[words].mean(0, dtype=self.sums), self.bias[words].mean(0, keepdim=True)])
 
     def expected(self, policy: Tensor, rows: Tensor) -> Tensor:
         """sum_w pi of the scores of a chunk (n), which are not formed: features times the expected readout."""
@@ -236,11 +232,11 @@ class Trainable(Reader):
 
     gradient: Gradient  # if it is wanted
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, wanted: bool = False) -> None:
         super().__init__(table)
         self.table = table
-        parts = (table.features, table.weight, table.bias)
-        self.wanted = torch.is_grad_enabled() and any(part is not None and part.requires_grad for part in parts)
+        learns = any(part is not None and part.requires_grad for part in table[:3])
+        self.wanted = wanted or (torch.is_grad_enabled() and learns)
         if self.wanted:
             zeros = (torch.zeros_like(part, dtype=self.sums) for part in (table.features, table.weight, self.bias))
             self.gradient = Gradient(*zeros)
@@ -251,7 +247,11 @@ class Trainable(Reader):
             return
         column, product = scale.unsqueeze(-1), slope.to(self.weight.dtype)
         self.gradient.features[rows] += column * (product @ self.weight)
-        _add_product(self.gradient.weight, product.T, (column * self.features[rows]).to(product.dtype))
+        total, left, right = self.gradient.weight, product.T, (column * self.features[rows]).to(product.dtype)
+        if total.dtype == left.dtype:
+            total.addmm_(left, right)
+        else:
+            total.add_(left @ right)
         self.gradient.bias.addmv_(slope.T, scale)
 
     def learn_chosen(self, tokens: Tensor, states: Tensor | None, slope: Tensor) -> None:
@@ -284,15 +284,8 @@ class Trainable(Reader):
         """The loss, with the gradients that were formed on the way."""
         if not self.wanted:
             return loss
-        formed: Tensor = _Formed.apply(loss, self.table.features, self.table.weight, self.table.bias, *self.gradient)
+        formed: Tensor = _Formed.apply(loss, *self.table[:3], *self.gradient)
         return formed
-
-
-def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
-    if total.dtype == left.dtype:
-        total.addmm_(left, right)
-    else:
-        total.add_(left @ right)
 
 
 class _Formed(torch.autograd.Function):

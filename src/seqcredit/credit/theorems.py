@@ -73,7 +73,6 @@ def soft_bellman(payoffs: Payoffs, tau: float, generator: Generator) -> float:
     """
     space, rewards = payoffs.space, payoffs.rewards()
     value = torch.randn(len(space), generator=generator, dtype=rewards.dtype)
-    q = rewards
     for _ in range(space.bound + 1):
         q = rewards.clone()
         for level, nodes in enumerate(space.levels[:-1]):

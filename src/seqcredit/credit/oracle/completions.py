@@ -32,8 +32,8 @@ def best_completions(
     return torch.stack(q, 1).to(torch.get_default_dtype())
 
 
-def row_after(row: Int[Tensor, "B C"], other: Tensor, place: Int[Tensor, " C"]) -> Int[Tensor, "B C"]:
+def row_after(row: Int[Tensor, "*B C"], other: Tensor, place: Int[Tensor, " C"]) -> Int[Tensor, "*B C"]:
     """The row of the edit table after one more token, `other` where it differs from a word of the reference."""
-    best = torch.minimum(row[:, 1:] + 1, row[:, :-1] + other)  # one token too many, or changed
-    best = torch.cat([row[:, :1] + 1, best], 1)
-    return (best - place).cummin(1).values + place  # or a word of the reference is left out
+    best = torch.minimum(row[..., 1:] + 1, row[..., :-1] + other)  # one token too many, or changed
+    best = torch.cat([row[..., :1] + 1, best], -1)
+    return (best - place).cummin(-1).values + place  # or a word of the reference is left out

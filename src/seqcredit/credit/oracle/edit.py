@@ -21,8 +21,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from seqcredit.credit.oracle.completions import row_after
 from seqcredit.draws import draw, uniform
-from seqcredit.errors import UserError
+from seqcredit.errors import require
 from seqcredit.types import EOS, UNK, token_mask
 
 
@@ -68,9 +69,17 @@ class EditOracle:
         next_state = torch.searchsorted(states, _codes(rows)).clamp(max=len(states) - 1)
         next_state = torch.nn.functional.pad(next_state, (1, 0))  # eos leads nowhere
         reward = torch.nn.functional.pad(reward, (1, 0))  # and gains nothing
-        value = _backward(next_state, reward, log_mass, bound, tau)
         start = int(torch.searchsorted(states, _codes(_first_row(len(reference)))))
-        return cls(actions, bound, tau, group, log_mass, next_state, reward, value, start)
+        value = torch.zeros(bound, len(reward), dtype=torch.float64)
+        value[-1] = reward[:, 0]
+        oracle, all_rows = cls(actions, bound, tau, group, log_mass, next_state, reward, value, start), slice(None)
+        for t in range(bound - 2, -1, -1):
+            q = oracle._q(t, all_rows)
+            if tau > 0:
+                value[t] = tau * (q / tau + log_mass).logsumexp(-1)
+            else:
+                value[t] = q.masked_fill(log_mass == -math.inf, -math.inf).amax(-1)
+        return oracle
 
     def along(self, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
         """Q* before each token of given sequences; at the bound Q(eos) stands for all."""
@@ -107,7 +116,7 @@ class EditOracle:
             state = self.next_state[state, drawn]
         return tokens
 
-    def _q(self, t: int, state: Int[Tensor, " B"]) -> Float[Tensor, "B G"]:
+    def _q(self, t: int, state: Int[Tensor, " B"] | slice) -> Float[Tensor, "B G"]:
         """Q* of every group after t words."""
         if t >= self.bound - 1:
             return self.reward[state, :1].expand(-1, len(self.log_mass))
@@ -128,8 +137,7 @@ def _log_mass(words: int, actions: int, junk_mass: float | None, tau: float) -> 
     """log weight of eos, of each reference word, and of all junk words together."""
     junk = actions - 1 - words
     mass = float(junk) if junk_mass is None or junk == 0 else junk_mass
-    if mass < 0:
-        raise UserError(f"junk_mass is a weight and cannot be {mass}; give 0 or more.")
+    require(mass >= 0, f"junk_mass is a weight and cannot be {mass}; give 0 or more.")
     if tau > 0 and mass > 0 and math.log(mass) > 1 / tau:
         warnings.warn(
             f"At tau = {tau} the {junk:,} words that the reference lacks outweigh it (tau > 1/log({mass:,.6g}) = "
@@ -162,13 +170,8 @@ def _successors(
 ) -> tuple[Int[Tensor, "S G C"], Float[Tensor, "S G"]]:
     """The rows after each reference word and after a junk word, and what R gains by it."""
     other = torch.cat([words, torch.tensor([-2])]).unsqueeze(-1) != reference  # (U + 1, L): does it cost a change?
-    rows = rows.unsqueeze(1)
-    deleted = rows[..., 1:] + 1  # this word is one too many
-    changed = rows[..., :-1] + other
-    start = (rows[..., :1] + 1).expand(-1, len(other), -1)
-    best = torch.cat([start, torch.minimum(deleted, changed)], -1)
-    place = torch.arange(best.shape[-1])
-    following = (best - place).cummin(-1).values + place  # or a reference word before it is left out
+    rows = rows.unsqueeze(1).expand(-1, len(other), -1)
+    following = row_after(rows, other, torch.arange(rows.shape[-1]))
     return following, (rows[..., -1] - following[..., -1]).double()
 
 
@@ -184,11 +187,8 @@ def _reachable(
         if not len(frontier):
             break
         known = torch.cat([known, frontier]).sort().values
-        if len(known) > max_states:
-            raise UserError(
-                f"A reference of {len(reference)} words needs more than {max_states:,} rows of the edit table; "
-                "take a shorter reference or raise max_states."
-            )
+        size = f"A reference of {len(reference)} words needs more than {max_states:,} rows of the edit table"
+        require(len(known) <= max_states, f"{size}; take a shorter reference or raise max_states.")
     return known
 
 
@@ -199,23 +199,3 @@ def _group_policy(q: Float[Tensor, "B G"], log_mass: Float[Tensor, " G"], tau: f
     best = q.masked_fill(log_mass == -math.inf, -math.inf)
     weights = (best == best.amax(-1, keepdim=True)) * log_mass.exp()
     return weights / weights.sum(-1, keepdim=True)
-
-
-def _backward(
-    next_state: Int[Tensor, "S G"],
-    reward: Float[Tensor, "S G"],
-    log_mass: Float[Tensor, " G"],
-    bound: int,
-    tau: float,
-) -> Float[Tensor, "T S"]:
-    """V* of every row after 0, 1, ..., T - 1 words; at the bound it is Q(eos)."""
-    value = torch.zeros(bound, len(reward), dtype=torch.float64)
-    value[-1] = reward[:, 0]
-    for t in range(bound - 2, -1, -1):
-        q = reward + value[t + 1][next_state]
-        q[:, 0] = reward[:, 0]
-        if tau > 0:
-            value[t] = tau * (q / tau + log_mass).logsumexp(-1)
-        else:
-            value[t] = q.masked_fill(log_mass == -math.inf, -math.inf).amax(-1)
-    return value

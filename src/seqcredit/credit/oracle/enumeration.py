@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from seqcredit.credit.values import expected_value, soft_policy, soft_value
 from seqcredit.draws import draw, uniform
-from seqcredit.errors import UserError
+from seqcredit.errors import require
 from seqcredit.types import EOS, Reward, lengths
 
 LARGEST = 5_000_000  # nodes
@@ -27,13 +27,11 @@ class Space:
     bound: int
 
     def __post_init__(self) -> None:
-        if self.actions < 2 or self.bound < 1:
-            raise UserError(f"A space needs at least 2 actions and a bound of 1, not {self.actions} and {self.bound}.")
-        if len(self) > LARGEST:
-            raise UserError(
-                f"{len(self):,} sequences of at most {self.bound} tokens over {self.actions} actions are more than "
-                f"{LARGEST:,}; enumerate a smaller space, or use the edit-distance or Hamming oracle."
-            )
+        valid = self.actions >= 2 and self.bound >= 1
+        require(valid, f"A space needs at least 2 actions and a bound of 1, not {self.actions} and {self.bound}.")
+        size = f"{len(self):,} sequences of at most {self.bound} tokens over {self.actions} actions"
+        advice = "enumerate a smaller space, or use the edit-distance or Hamming oracle."
+        require(len(self) <= LARGEST, f"{size} are more than {LARGEST:,}; {advice}")
 
     def __len__(self) -> int:
         return sum(self.level_sizes)

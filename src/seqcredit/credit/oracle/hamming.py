@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 
 from seqcredit.credit.values import at_bound, soft_policy
 from seqcredit.draws import draw, uniform
-from seqcredit.errors import UserError
+from seqcredit.errors import require
 from seqcredit.types import EOS, lengths
 
 
@@ -32,8 +32,8 @@ class HammingOracle:
     tau: float
 
     def __post_init__(self) -> None:
-        if self.bound < 1 or self.actions < 2:
-            raise UserError(f"A space needs at least 2 actions and a bound of 1, not {self.actions} and {self.bound}.")
+        valid = self.actions >= 2 and self.bound >= 1
+        require(valid, f"A space needs at least 2 actions and a bound of 1, not {self.actions} and {self.bound}.")
 
     def values(self) -> Float[Tensor, " T"]:
         """V* of the states with 0, 1, ..., T - 1 words."""
@@ -44,10 +44,8 @@ class HammingOracle:
         possible = more <= self.bound - 1 - words.unsqueeze(1)
         if self.tau == 0:
             return (inside - beyond).double().masked_fill(~possible, -math.inf).amax(-1)
-        others = self.actions - 2
-        log_b = torch.tensor([1 / self.tau, math.log(others) if others else -math.inf], dtype=torch.float64).logsumexp(
-            0
-        )
+        wrong = math.log(self.actions - 2) if self.actions > 2 else -math.inf
+        log_b = torch.tensor([1 / self.tau, wrong], dtype=torch.float64).logsumexp(0)
         log_a = math.log(self.actions - 1) - 1 / self.tau
         weight = (inside.double() * log_b + beyond.double() * log_a).masked_fill(~possible, -math.inf)
         return self.tau * weight.logsumexp(-1)
