@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqcredit.credit.values import only_actions
 from seqcredit.draws import draw
-from seqcredit.errors import UserError, require
+from seqcredit.errors import require
 from seqcredit.models.policy import Dropout, M, Policy, Readout, S
 
 CROWD = 0.75  # finished sentences leave once those that go on are at most this share of the batch
@@ -26,17 +26,17 @@ def sample(
     uniform: Float[Tensor, "B longest"],
     dropout: Dropout | None = None,
     temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
 ) -> Int[Tensor, "B T"]:
     """One sequence a sentence from the model's own distribution, as long as the longest of them.
 
     `uniform` has a number in [0, 1) for each word that may be drawn.
     """
-    _check_sampling(temperature, top_k, top_p)
+    require(temperature > 0, f"temperature = {temperature}: choose a positive number, or search greedily")
 
     def choose(logits: Tensor, rows: Tensor, t: int) -> Tensor:
-        return draw(_weights(logits, temperature, top_k, top_p), uniform[rows, t])
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        weights = torch.softmax(logits if temperature == 1 else logits / temperature, -1)
+        return draw(weights, uniform[rows, t])
 
     return _generate(policy, memory, bound, choose, dropout)
 
@@ -77,22 +77,6 @@ def _generate(
     return tokens
 
 
-def _weights(
-    logits: Float[Tensor, "B V"], temperature: float, top_k: int | None, top_p: float | None
-) -> Float[Tensor, "B V"]:
-    """What to draw from, not normalised: first the temperature, then the k best, then the nucleus among them."""
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    weights = torch.softmax(logits if temperature == 1 else logits / temperature, -1)
-    if top_k is not None and top_k < weights.shape[-1]:
-        weights = weights.masked_fill(weights < weights.topk(top_k, -1).values[:, -1:], 0)
-    if top_p is not None and top_p < 1:
-        ranked, words = weights.sort(dim=-1, descending=True, stable=True)
-        before = ranked.cumsum(-1) - ranked
-        outside = before >= top_p * ranked.sum(-1, keepdim=True)
-        weights = weights.scatter(-1, words, ranked.masked_fill(outside, 0))
-    return weights
-
-
 def limits(bound: int | Int[Tensor, " B"], rows: int, device: torch.device) -> tuple[Int[Tensor, " B"], int, int]:
     """The bound of every sentence, the least and the greatest."""
     limit = torch.as_tensor(bound, device=device).expand(rows)
@@ -105,12 +89,3 @@ def device_of(policy: nn.Module) -> torch.device:
     """Where a policy's weights are; one without any is on the CPU."""
     first = next(policy.parameters(), None)
     return torch.device("cpu") if first is None else first.device
-
-
-def _check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if temperature <= 0:
-        raise UserError(f"temperature = {temperature}: choose a positive number, or search greedily")
-    if top_k is not None and top_k < 1:
-        raise UserError(f"top_k = {top_k}: keep at least 1 word")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise UserError(f"top_p = {top_p}: choose a probability above 0 and at most 1")
