@@ -92,7 +92,7 @@ class Trained:
             sources = [row.source.split() for row in rows]
             references = [[text.split() for text in row.references] for row in rows]
         outputs = self._outputs([" ".join(words) for words in sources], beam, cut=str.split)
-        score = corpus(used, [text.split() for text in outputs], references, sources)
+        score = corpus(used, [text.split() for text in outputs], references)
         return Evaluation(used.label, score.value, score.signature, outputs)
 
     def _outputs(self, texts: Sequence[str], beam: int | None, cut: Tokenizer | None = None) -> list[str]:

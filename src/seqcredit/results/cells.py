@@ -178,7 +178,7 @@ def _measure(run: Run, name: str | None) -> tuple[Figure, Statistics] | None:
         return None
     split, metric = prepared.split("test"), metric_of(run, prepared, name)
     references = list(split.reference_texts())
-    rows = metric.statistics(read_hypotheses(run, "test"), references, list(split.source_texts()))
+    rows = metric.statistics(read_hypotheses(run, "test"), references)
     return Figure(metric, metric.score(rows.sum(0)), metric.signature(references)), rows
 
 

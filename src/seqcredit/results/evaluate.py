@@ -60,7 +60,7 @@ def scores(
     words = sum(map(len, hypotheses))
     pairs = [list(itertools.pairwise(h)) for h in hypotheses]
     return {
-        **figures_of(metric, corpus(metric, hypotheses, references, sources)),
+        **figures_of(metric, corpus(metric, hypotheses, references)),
         **_text_scores(hypotheses, references, sources),
         "sentences": len(hypotheses),
         "length_ratio": round(words / max(1, sum(len(group[0]) for group in references)), 4),

@@ -62,7 +62,7 @@ def record(run: Run, prepared: Prepared, path: Path, against: Sequence[Run] = ()
     """Write a cell, and beside it the hypotheses of the test set and the rows of their metric, for comparisons."""
     found, split = cell(run, prepared, against), prepared.split(TEST)
     references, metric = list(split.reference_texts()), metric_of(run, prepared, found.get("metric"))
-    rows = metric.statistics(read_hypotheses(run, TEST), references, list(split.source_texts()))
+    rows = metric.statistics(read_hypotheses(run, TEST), references)
     with in_words(OSError, lambda error: f"{path} cannot be written ({error.strerror}); choose another file."):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path.with_suffix(".txt.gz"), gzip.compress(hypotheses_file(run, TEST).read_bytes(), mtime=0))

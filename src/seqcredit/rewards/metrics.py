@@ -60,9 +60,7 @@ class Counted:
     higher: bool = True
     digits: int = 2
 
-    def statistics(
-        self, hypotheses: Sequence[Words], references: References, sources: Sequence[Words] | None = None
-    ) -> Statistics:
+    def statistics(self, hypotheses: Sequence[Words], references: References) -> Statistics:
         """What is known of each example, SacreBLEU's counts: whole numbers."""
         _check_sizes(hypotheses, references)
         _check_references(references)
@@ -116,9 +114,7 @@ class Ratio:
     times: float = 100.0
     width: int = 2
 
-    def statistics(
-        self, hypotheses: Sequence[Words], references: References, sources: Sequence[Words] | None = None
-    ) -> Statistics:
+    def statistics(self, hypotheses: Sequence[Words], references: References) -> Statistics:
         """What is summed, and what it is divided by."""
         _check_sizes(hypotheses, references)
         return self.rows(hypotheses, references) if hypotheses else np.zeros((0, 2))
@@ -143,11 +139,9 @@ class Ratio:
 Metric = Counted | Ratio
 
 
-def corpus(
-    metric: Metric, hypotheses: Sequence[Words], references: References, sources: Sequence[Words] | None = None
-) -> Score:
+def corpus(metric: Metric, hypotheses: Sequence[Words], references: References) -> Score:
     """The figure of a whole test set."""
-    sums = metric.statistics(hypotheses, references, sources).sum(0)
+    sums = metric.statistics(hypotheses, references).sum(0)
     return Score(metric.score(sums), metric.signature(references))
 
 

@@ -39,7 +39,7 @@ class Validator:
         task, metric = self.task, self.task.metric
         search = Search(task.validation_beam if beam is None else beam, task.longest_output + 1)
         words = decode(task.networks[network], task.prepared, self.split, search, self.device)
-        score = corpus(metric, words, list(self.split.reference_texts()), list(self.split.source_texts()))
+        score = corpus(metric, words, list(self.split.reference_texts()))
         return Criterion(metric.name, score.value, metric.higher)
 
     @torch.no_grad()
