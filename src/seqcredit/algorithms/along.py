@@ -74,9 +74,8 @@ def likelihood(
         packing = actor.packing or pack(tokens, eos)
         each = None if weights is None else packing.weigh(weights)
         return fused.cross_entropy(actor.packed(packing), packing.take(tokens), each, packing.states)[0]
-    if weights is None:
-        return losses.mle(actor.logp, tokens, eos).sum()
-    return losses.raml(actor.logp, tokens, weights, eos).sum()
+    logp = actor.logp
+    return (losses.mle(logp, tokens, eos) if weights is None else losses.raml(logp, tokens, weights, eos)).sum()
 
 
 def policy_gradient(actor: Along, tokens: Int[Tensor, "B T"], credit: Float[Tensor, "B T"]) -> Float[Tensor, ""]:
@@ -100,9 +99,8 @@ def distillation(
     """Cross entropy to the token targets of Q for a share kappa, - log pi for the rest."""
     eos, actions = actor.alphabet.eos, actor.alphabet.actions
     if not (actor.fused and q.fused):
-        return losses.vaml(
-            actor.logp, q.table.to(actor.logp.dtype), tokens, weights, tau, kappa, forced, eos, actions
-        ).sum()
+        known = q.table.to(actor.logp.dtype)
+        return losses.vaml(actor.logp, known, tokens, weights, tau, kappa, forced, eos, actions).sum()
     packing = actor.packing or pack(tokens, eos)
     coins = packing.take(kappa) if isinstance(kappa, Tensor) else kappa
     tables, each = (actor.packed(packing), q.packed(packing)), (packing.take(tokens), packing.weigh(weights))
@@ -118,40 +116,33 @@ def soft_residual(
     steps: int,
     forced: Bool[Tensor, "*B T"],
 ) -> Float[Tensor, ""]:
-    """Sum of squared soft Bellman residuals; with `later`, the side that looks ahead is a constant from there."""
+    """Sum of squared soft Bellman residuals; with `later`, the side that looks ahead is a constant from there.
+
+    Several steps: residuals of packed tokens, added along their sequences. Samples that share a token need not share
+    what follows it, so that sums are formed where all stand in full.
+    """
     eos, actions = q.alphabet.eos, q.alphabet.actions
     if not q.fused:
         constant = None if later is None else later.table.detach()
         return losses.soft_q(q.table, tokens, rewards, tau, constant, forced, steps, eos, actions).sum()
-    if steps > 1:
-        return _path_residual(q, later, tokens, rewards, tau, steps, forced)
     packing = q.packing or pack(tokens, eos)
     words, gains, bound = packing.take(tokens), packing.take(rewards), packing.take_states(forced)
     table, following, states = q.packed(packing), packing.following, packing.states
+    if steps > 1:
+        given = words, gains, following, tau, bound, states
+        if later is None:
+            first = after = fused.soft_residuals(table, *given)
+        else:
+            with torch.no_grad():
+                after = fused.soft_residuals(later.packed(packing), *given)
+                expected = _taken(later, packing, tokens) - after  # reward and value of the next state
+            first = _taken(q, packing, tokens) - expected
+        return (packing.fill(first) + sums_ahead(packing.fill(after), steps - 1)).square().sum()
     each = packing.weigh(rewards.new_ones(tokens.shape[:-1]))
     if later is None:
         return fused.soft_q(table, words, gains, following, tau, bound, each, states)[0]
     values = fused.soft_value(later.packed(packing), tau, bound)
     return fused.critic(table, words, gains + look_ahead(values, following), weights=each, states=states)[0]
-
-
-def _path_residual(
-    q: Along, later: Along | None, tokens: Tensor, rewards: Tensor, tau: float, steps: int, forced: Tensor
-) -> Float[Tensor, ""]:
-    """The same with several steps: residuals of packed tokens, added along their sequences.
-
-    Samples that share a token need not share what follows it, so that sums are formed where all stand in full.
-    """
-    packing = q.packing or pack(tokens, q.alphabet.eos)
-    given = packing.take(tokens), packing.take(rewards), packing.following, tau, packing.take_states(forced)
-    if later is None:
-        first = after = fused.soft_residuals(q.packed(packing), *given, packing.states)
-    else:
-        with torch.no_grad():
-            after = fused.soft_residuals(later.packed(packing), *given, packing.states)
-            expected = _taken(later, packing, tokens) - after  # reward and value of the next state
-        first = _taken(q, packing, tokens) - expected
-    return (packing.fill(first) + sums_ahead(packing.fill(after), steps - 1)).square().sum()
 
 
 def terminal_error(q: Along, tokens: Int[Tensor, "*B T"], gains: Float[Tensor, "*B T"]) -> Float[Tensor, ""]:

@@ -19,7 +19,7 @@ from seqcredit.credit.oracle.rollouts import Estimate
 from seqcredit.credit.proposals import replace_ngrams
 from seqcredit.credit.values import at_bound, chosen, entropy, only_actions, returns_to_go, token_rewards
 from seqcredit.draws import Noise
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.models.policy import M, Network, Policy, S, read, reshaped
 from seqcredit.rewards import EditDistance, OwnReference
 from seqcredit.rewards.payoff import Payoff
@@ -51,18 +51,13 @@ class EditJudge:
             raise UserError("The exact oracle knows the plain edit distance, not scaled down; this pay-off is another.")
         self.tau, self.bound, self.alphabet = tau, bound, examples.alphabet
         self.references = examples.short(sentences, min(longest, bound - 1)).references
-        if self.references.shape[1] > 1 and not own:
-            raise UserError(
-                "The exact oracle knows one reference, and these data have several: set references to 'own' in "
-                "[payoff]."
-            )
+        several = "The exact oracle knows one reference, and these data have several"
+        require(own or self.references.shape[1] == 1, f"{several}: set references to 'own' in [payoff].")
         first = self.references[:, 0]
         noise = Noise(torch.Generator().manual_seed(0), len(first))
         self.tokens = replace_ngrams(first, PROPOSED, self.alphabet, noise).tokens
-        self.oracles = [
-            EditOracle.solve(row[: int(lengths(row))], self.alphabet.size, bound, tau, unk_matches=reward.unk_matches)
-            for row in first
-        ]
+        words, size, unk_matches = [row[: int(lengths(row))] for row in first], self.alphabet.size, reward.unk_matches
+        self.oracles = [EditOracle.solve(known, size, bound, tau, unk_matches=unk_matches) for known in words]
 
     def figures(self, models: Models) -> dict[str, float]:
         """For the log."""
@@ -193,18 +188,9 @@ class RolloutJudge:
         these = Batch(batch.source[rows], batch.references[rows])
         likely = _Continues(actor, these)(before).topk(self.words).indices
         several = these.repeated(self.words)
-        worth = estimate_q(
-            _Continues(actor, several.repeated(self.rollouts)),
-            self.reward,
-            several.references,
-            before.repeat_interleave(self.words, 0),
-            likely.flatten(),
-            self.bound,
-            self.tau,
-            self.rollouts,
-            torch.Generator().manual_seed(0),
-            eos=eos,
-        )
+        policy, draws = _Continues(actor, several.repeated(self.rollouts)), torch.Generator().manual_seed(0)
+        places = several.references, before.repeat_interleave(self.words, 0), likely.flatten()
+        worth = estimate_q(policy, self.reward, *places, self.bound, self.tau, self.rollouts, draws, eos=eos)
         return _Known(rows, before, likely, worth)
 
     def _on(self, device: torch.device) -> Batch:

@@ -34,10 +34,8 @@ class Ocd(Sampling):
             known = rollout.batch.references[:, 0]
             q = best_completions(tokens, known, alphabet.size, alphabet.eos).to(rollout.scores.dtype)
         with part("actor"):
-            ones = q.new_ones(len(tokens))
-            learned = distillation(
-                rollout.actor, Along(Written(q), alphabet), tokens, ones, self.tau, 1.0, rollout.forced
-            )
+            exact, ones = Along(Written(q), alphabet), q.new_ones(len(tokens))
+            learned = distillation(rollout.actor, exact, tokens, ones, self.tau, 1.0, rollout.forced)
         watched = watch(rollout, alphabet) | {"loss": (learned.detach(), token_mask(tokens, alphabet.eos).sum())}
         return self.outcome(self.weight * learned, watched, rollout, batch, noise)
 

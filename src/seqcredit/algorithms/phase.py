@@ -97,15 +97,12 @@ class Validation(Protocol):
 
     def metric(self, network: str, beam: int | None = None) -> Criterion:
         """The run's metric of what a network says; a critic is asked for its best words."""
-        ...
 
     def mean(self, key: str, still: tuple[str, ...] = ()) -> Criterion:
         """The mean of what `loss` watches, always with the same draws; networks that are `still` drop nothing."""
-        ...
 
     def credit(self, key: str) -> Criterion:
         """How far learned credit is from the exact one: `credit_error` or `credit_kl`."""
-        ...
 
 
 @runtime_checkable
@@ -114,7 +111,6 @@ class CreditJudge(Protocol):
 
     def figures(self, models: Models) -> dict[str, float]:
         """How far the critic is from it: `credit_error`, and `credit_kl` where it is known."""
-        ...
 
 
 class Examples(NamedTuple):

@@ -16,7 +16,7 @@ from seqcredit.credit.proposals import Proposals, beside, corrupt_tokens, replac
 from seqcredit.credit.tables import share
 from seqcredit.credit.values import at_bound
 from seqcredit.draws import Noise
-from seqcredit.errors import UserError
+from seqcredit.errors import require
 from seqcredit.models.policy import Branching, Dropout, M, Network, Policy, S, read, repeat, reshaped
 from seqcredit.options import ABOVE_0, FROM_1, SHARE, option
 from seqcredit.rewards.edit import EditDistance
@@ -46,8 +46,7 @@ class Proposing(Phase):
     def __post_init__(self) -> None:
         super().__post_init__()
         problem = self._unfit()
-        if problem:
-            raise UserError(f"{type(self).__name__}: {problem}")
+        require(problem is None, f"{type(self).__name__}: {problem}")
 
     def _unfit(self) -> str | None:
         """What does not go together."""
@@ -57,20 +56,16 @@ class Proposing(Phase):
         if self.proposal == "exact" and self.samples < 2:
             return "proposal is 'exact', which are samples beside the reference: set samples to 2 or more."
         if self.words == "likely" and self.proposal in ("corrupt", "exact", "policy"):
-            return (
-                f"words is 'likely', but a proposal of {self.proposal!r} replaces no n-grams; choose ngram or leave "
-                "`words` out."
-            )
+            why_not = f"a proposal of {self.proposal!r} replaces no n-grams"
+            return f"words is 'likely', but {why_not}; choose ngram or leave `words` out."
         return None
 
     def check(self, payoff: Payoff) -> str | None:
         """P_R itself is known for one pay-off."""
         if self.proposal != "exact" or (payoff.metric, payoff.scaled, payoff.references) == ("edit", True, "own"):
             return None
-        return (
-            "proposal is 'exact', but P_R can only be drawn from for the number of edits to one reference: set the "
-            "pay-off's metric to 'edit', references to 'own', and scaled to true."
-        )
+        advice = "set the pay-off's metric to 'edit', references to 'own', and scaled to true."
+        return f"proposal is 'exact', but P_R can only be drawn from for the number of edits to one reference: {advice}"
 
     @property
     def judged_tau(self) -> float | None:

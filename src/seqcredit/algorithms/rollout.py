@@ -59,15 +59,9 @@ def roll_out(actor: Network, batch: Batch, reward: Reward, noise: Noise, asked: 
         words, references = alphabet.as_words(tokens), alphabet.as_words(whole.references)
         scores = reward.prefix_scores(words, references)
         ends = (finished_scores(reward, words, references) - scores)[:, :-1] if asked.ends else None
-    return Rollout(
-        tokens,
-        whole,
-        at_bound(tokens, asked.bound),
-        scores,
-        ends,
-        Along.of(actor, drawn, asked.fused),
-        None if known is None else Along.of(actor, known, asked.fused),
-    )
+    reference = None if known is None else Along.of(actor, known, asked.fused)
+    forced, says = at_bound(tokens, asked.bound), Along.of(actor, drawn, asked.fused)
+    return Rollout(tokens, whole, forced, scores, ends, says, reference)
 
 
 def _score(
@@ -87,10 +81,8 @@ def _score(
     first, second = dropout
     dropped = None if first is None or second is None else first.fit(longer).join(second.fit(longer))
     scores = actor.score(several.join(memory), both, dropped)
-    return (
-        reshaped(scores, lambda of: of[: len(drawn), : drawn.shape[1]]),
-        reshaped(scores, lambda of: of[len(drawn) :, : known.shape[1]]),
-    )
+    of_drawn = reshaped(scores, lambda of: of[: len(drawn), : drawn.shape[1]])
+    return of_drawn, reshaped(scores, lambda of: of[len(drawn) :, : known.shape[1]])
 
 
 def spread(returns: Float[Tensor, "B T"], real: Bool[Tensor, "B T"]) -> Sums:

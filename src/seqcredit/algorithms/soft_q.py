@@ -83,10 +83,8 @@ class SoftQ(Proposing):
         if self.judged_by == "exact" and not self.exact:
             return "judged_by is 'exact', but exact is 0; give it a number of sentences, such as 24."
         if self.exact and not plain_edit(payoff):
-            return (
-                f"exact is {self.exact}, but the exact Q is known for the plain edit distance alone; set metric to "
-                '"edit", unfinished to "score" and scaled to true in [payoff], or exact to 0.'
-            )
+            advice = 'set metric to "edit", unfinished to "score" and scaled to true in [payoff], or exact to 0.'
+            return f"exact is {self.exact}, but the exact Q is known for the plain edit distance alone; {advice}"
         return None
 
     def judge(self, examples: Examples) -> EditJudge | None:

@@ -78,10 +78,8 @@ def soft_bellman(payoffs: Payoffs, tau: float, generator: Generator) -> float:
         for level, nodes in enumerate(space.levels[:-1]):
             q[nodes, 1:] += value[space.children(level)]
         value = soft_value(q, tau, space.forced)
-    open_nodes = ~space.forced
-    values_agree = _gap(q[open_nodes], _recovered_q(payoffs, tau)[open_nodes])
-    policies_agree = _gap(_log_soft_policy(q, tau)[open_nodes], _conditionals(payoffs, tau)[open_nodes])
-    return max(values_agree, policies_agree)
+    sides = (q, _recovered_q(payoffs, tau)), (_log_soft_policy(q, tau), _conditionals(payoffs, tau))
+    return max(_gap(found[~space.forced], expected[~space.forced]) for found, expected in sides)
 
 
 def optimality(payoffs: Payoffs, tau: float, generator: Generator) -> float:
