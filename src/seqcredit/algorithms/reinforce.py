@@ -27,7 +27,7 @@ from seqcredit.types import Batch, Reward
 class Reinforce(Sampling):
     """REINFORCE with a baseline; "greedy" is SCST."""
 
-    baseline: Literal["greedy", "others", "none"] = "greedy"  # pay-off of it, or of the other samples (needs 2)
+    baseline: Literal["greedy", "others", "none"] = "greedy"  # what the greedy output, or others (of 2 or more), earn
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """- (R - baseline) log pi of samples; eos at the bound is forced, so it gets no credit."""
