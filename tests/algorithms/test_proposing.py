@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from algorithms.tiny import BATCH, REWARD, V, models, noise
-from seqcredit.algorithms import SoftQ, Vaml
+from seqcredit.algorithms import Raml, SoftQ, Vaml
 from seqcredit.algorithms.along import likelihood
 from seqcredit.algorithms.proposing import along, diversity, prefix_scores
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
 from seqcredit.models.critic import Critic
 from seqcredit.models.policy import Written
-from seqcredit.types import Alphabet, Batch, pad
+from seqcredit.types import Alphabet, Batch, lengths, pad
 
 
 class Certain(Critic):
@@ -146,3 +146,15 @@ def test_prefix_scores_of_every_sequence_against_the_references_of_its_sentence(
     found = prefix_scores(REWARD, Alphabet(V), tokens, BATCH.references)
     for m in range(3):
         torch.testing.assert_close(found[:, m], REWARD.prefix_scores(tokens[:, m], BATCH.references))
+
+
+def test_samples_of_p_r_stand_beside_the_reference() -> None:
+    """Within the bound, which a longer reference moves."""
+    for bound, widest in ((4, 6), (9, 9)):
+        phase = Raml("raml", 0.1, proposal="exact", tau=0.3, samples=200, bound=bound)
+        tokens, fork = phase.propose(BATCH, noise(), models().actor)
+        assert tokens.shape == (4, 200, widest)
+        assert torch.equal(tokens[:, 0, :6], BATCH.references[:, 0])
+        assert int(lengths(tokens).max()) == widest - 1
+        before = torch.arange(widest) < fork.unsqueeze(-1)
+        assert ((tokens == tokens[:, :1]) | ~before).all()
