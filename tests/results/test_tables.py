@@ -298,3 +298,18 @@ def test_nothing_is_not_set_in_bold_and_a_column_is_as_many_letters() -> None:
     table = Table(["name", "a", "b"], [["x", "", tables.MISSING], ["y", "1", "2"]], bold={(0, 1), (0, 2), (1, 1)})
     assert tables.markdown(table).splitlines()[2:] == ["| x |  | - |", "| y | **1** | 2 |"]
     assert r"\begin{tabular}{lrr}" in tables.latex(table)
+
+
+def test_counts_may_differ_from_the_cell_by_its_rounding_alone(prepared: Prepared, tmp_path: Path) -> None:
+    said = spoilt(prepared, 0.2, 1)
+    for name, off in (("exact", 0.0), ("rounded", 0.0004), ("other", 0.05)):
+        path = tmp_path / f"{name}-1.json"
+        write_cell(path, prepared, "MLE", said, 1)
+        cell = json.loads(path.read_text())
+        path.write_text(json.dumps({**cell, "bleu": cell["bleu"] + off}))
+        (read,) = cells.read([path])
+        if name == "other":
+            with pytest.raises(UserError, match="record it again"):
+                tables.Significances()._scores(read)
+        else:
+            assert tables.Significances()._scores(read) is not None
