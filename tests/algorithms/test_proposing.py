@@ -14,6 +14,7 @@ from seqcredit.draws import Noise
 from seqcredit.errors import UserError
 from seqcredit.models.critic import Critic
 from seqcredit.models.policy import Written
+from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Alphabet, Batch, lengths, pad
 
 
@@ -158,3 +159,13 @@ def test_samples_of_p_r_stand_beside_the_reference() -> None:
         assert int(lengths(tokens).max()) == widest - 1
         before = torch.arange(widest) < fork.unsqueeze(-1)
         assert ((tokens == tokens[:, :1]) | ~before).all()
+
+
+def test_p_r_is_known_for_one_pay_off() -> None:
+    exact = SoftQ("q", 0.1, proposal="exact")
+    assert exact.check(Payoff(metric="edit", references="own")) is None
+    assert Raml("raml", 0.1).check(Payoff()) is None
+    for other in (Payoff(references="own"), Payoff(metric="edit"), Payoff("edit", scaled=False, references="own")):
+        assert "P_R can only be drawn from for" in (exact.check(other) or "")
+    with pytest.raises(UserError, match="set samples to 2 or more"):
+        SoftQ("q", 0.1, proposal="exact", samples=1)

@@ -85,7 +85,7 @@ class SoftQ(Proposing):
         if self.exact and not plain_edit(payoff):
             advice = 'set metric to "edit", unfinished to "score" and scaled to true in [payoff], or exact to 0.'
             return f"exact is {self.exact}, but the exact Q is known for the plain edit distance alone; {advice}"
-        return None
+        return super().check(payoff)
 
     def judge(self, examples: Examples) -> EditJudge | None:
         """Q* of short validation sentences."""
