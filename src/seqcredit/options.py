@@ -10,7 +10,18 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from seqcredit.errors import UserError, in_words
 
@@ -62,6 +73,8 @@ def required(within: Range) -> Any:  # as `dataclasses.field` does, so that any 
 class Options:
     """A class of options. A whole number may stand for a float."""
 
+    kind = ""  # its name, where a key may have options of several classes
+
     def __post_init__(self) -> None:
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         for key, value in checked(type(self), given, type(self).__name__).items():
@@ -74,6 +87,7 @@ O = TypeVar("O", bound=Options)  # noqa: E741
 def build(kind: type[O], table: Mapping[str, object], where: str) -> O:
     """Options from a table, every key checked."""
     known = {each.name: each for each in fields(kind)}
+    table = {key: value for key, value in table.items() if (key, value) != ("kind", kind.kind)}
     check_keys(table, known, where)
     for name, each in known.items():
         if name not in table and each.default is MISSING and each.default_factory is MISSING:
@@ -127,12 +141,27 @@ def nearest(key: str, known: Iterable[str], there: str = "the keys are") -> str:
 
 def _filled(value: object, known: "Field[Any]") -> object:
     """A table over the default of its own key: the critic's attention is not the actor's."""
-    merges = isinstance(known.default, Options) and isinstance(value, Mapping)
-    return {**asdict(known.default), **value} if merges else value  # type: ignore[dict-item, arg-type]
+    default = known.default
+    if not isinstance(default, Options) or not isinstance(value, Mapping):
+        return value
+    return {**asdict(default), **value} if value.get("kind", default.kind) == default.kind else value
+
+
+def _of_a_kind(value: object, hint: Any, where: str) -> Any:
+    """Of several classes of options, the one that a table names by its key `kind`; without it, the first."""
+    classes = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else ()
+    kinds = {each.kind: each for each in classes if issubclass(each, Options)}
+    if not kinds:
+        return hint
+    wanted = value.get("kind", next(iter(kinds))) if isinstance(value, Mapping) else getattr(value, "kind", None)
+    if wanted not in kinds:
+        raise UserError(f"{where}: kind is {wanted!r}, but it must be one of {', '.join(kinds)}.")
+    return kinds[wanted]
 
 
 def _value(value: object, hint: Any, where: str) -> object:
     """A value checked against its annotation; an integer may stand for a float."""
+    hint = _of_a_kind(value, hint, where)
     if isinstance(hint, type) and issubclass(hint, Options):
         if isinstance(value, hint):
             return value

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from seqcredit.errors import UserError
-from seqcredit.models.build import LSTM, SHAPE, build_actor, build_critic
+from seqcredit.models.build import LSTM, differences
 from seqcredit.models.captioner import Captioner
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Additive, Dot, Seq2Seq
@@ -23,7 +23,7 @@ def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
 
 
 def test_an_actor_has_the_shape_that_was_asked_for() -> None:
-    actor = build_actor(SMALL, 9, WORDS, seed=1)
+    actor = SMALL.actor(9, WORDS, seed=1)
     assert isinstance(actor, Seq2Seq)
     assert not isinstance(actor, Critic)
     assert actor.alphabet is WORDS
@@ -34,14 +34,14 @@ def test_an_actor_has_the_shape_that_was_asked_for() -> None:
     assert actor.decoder.input_size == 3 + 4  # what is fed back stands beside the word
     assert isinstance(actor.scorer, Additive)
     assert actor.dropout == 0.25
-    plain = build_actor(LSTM(embedding=3, hidden=4), 9, WORDS, seed=1)
+    plain = LSTM(embedding=3, hidden=4).actor(9, WORDS, seed=1)
     assert isinstance(plain.scorer, Dot)
     assert plain.decoder.input_size == 3
 
 
 def test_an_actor_of_pictures() -> None:
     options = LSTM(embedding=3, hidden=4, layers=2, attention="none", dropout=0.1)
-    actor = build_actor(options, 5, WORDS, seed=1, pictures=True)
+    actor = options.actor(5, WORDS, seed=1, pictures=True)
     assert isinstance(actor, Captioner)
     assert actor.picture.weight.shape == (2 * 2 * 4, 5)
     assert actor.embedding.weight.shape == (7, 3)
@@ -50,7 +50,7 @@ def test_an_actor_of_pictures() -> None:
 
 
 def test_a_critic_reads_references_and_copies_if_asked() -> None:
-    critic = build_critic(SMALL, WORDS, seed=1)
+    critic = SMALL.critic(WORDS, seed=1)
     assert isinstance(critic, Critic)
     assert critic.reads == "references"
     assert critic.references == "own"
@@ -59,19 +59,19 @@ def test_a_critic_reads_references_and_copies_if_asked() -> None:
     assert critic.decoder.num_layers == len(critic.encoder) == 2
     assert isinstance(critic.scorer, Additive)
     assert (critic.copy, critic.dropout, critic.fed) == (0, 0.25, 4)
-    copying = build_critic(LSTM(embedding=3, hidden=4, copy=5), WORDS, seed=1, references="all")
+    copying = LSTM(embedding=3, hidden=4, copy=5).critic(WORDS, seed=1, references="all")
     assert (copying.copy, copying.references) == (5, "all")
     assert copying.readout.weight.shape == (7, 4 + 5)
     other = Alphabet(7, eos=6)
-    assert build_critic(SMALL, other, seed=1).source_eos == 6
+    assert SMALL.critic(other, seed=1).source_eos == 6
     assert critic.source_eos == 0
 
 
 def test_first_weights_are_a_function_of_the_seed() -> None:
-    first, again, other = (build_actor(SMALL, 7, WORDS, seed) for seed in (1, 1, 2))
+    first, again, other = (SMALL.actor(7, WORDS, seed) for seed in (1, 1, 2))
     assert same(first, again)
     assert not same(first, other)
-    critic, once_more, another = (build_critic(SMALL, WORDS, seed) for seed in (1, 1, 2))
+    critic, once_more, another = (SMALL.critic(WORDS, seed) for seed in (1, 1, 2))
     assert same(critic, once_more)
     assert not same(critic, another)
     assert not same(critic, first)  # of the same shapes, but with numbers of its own
@@ -90,16 +90,18 @@ def test_first_weights_are_a_function_of_the_seed() -> None:
 )
 def test_an_actor_that_does_not_fit_its_data(options: LSTM, pictures: bool, says: str) -> None:
     with pytest.raises(UserError, match=says):
-        build_actor(options, 9, WORDS, 1, pictures)
+        options.actor(9, WORDS, 1, pictures)
 
 
 def test_a_critic_must_look_at_the_reference() -> None:
     with pytest.raises(UserError, match="'dot' or 'mlp' in \\[critic\\]"):
-        build_critic(LSTM(attention="none"), WORDS, 1)
+        LSTM(attention="none").critic(WORDS, 1)
 
 
 def test_networks_that_share_a_shape_share_their_weights_names() -> None:
     """Whatever is not part of the shape may differ: dropout."""
-    assert set(SHAPE) | {"dropout"} == set(LSTM.__dataclass_fields__)
-    one, other = (build_actor(LSTM(embedding=3, hidden=4, dropout=rate), 9, WORDS, 1) for rate in (0.0, 0.5))
-    other.load_state_dict(one.state_dict())
+    assert {*LSTM().shape, "dropout"} == {*LSTM.__dataclass_fields__}
+    one, other = (LSTM(embedding=3, hidden=4, dropout=rate) for rate in (0.0, 0.5))
+    assert differences(one, other) == []
+    other.actor(9, WORDS, 1).load_state_dict(one.actor(9, WORDS, 1).state_dict())
+    assert differences(one, LSTM(embedding=3, hidden=6)) == [("hidden", 4, 6)]

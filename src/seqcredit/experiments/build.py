@@ -11,10 +11,6 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
-from seqcredit.models import build as networks
-from seqcredit.models.captioner import Captioner
-from seqcredit.models.critic import Critic
-from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.policy import Network
 from seqcredit.rewards import metrics
 from seqcredit.rewards.metrics import Metric
@@ -43,17 +39,17 @@ def task_of(
     return Task(recipe.phase, made, prepared, reward, metric, *how)
 
 
-def build_actor(recipe: Recipe, prepared: Prepared) -> Seq2Seq | Captioner:
+def build_actor(recipe: Recipe, prepared: Prepared) -> Network:
     """The actor with its first weights, a function of the seed: it reads sentences, or looks at pictures."""
     manifest, alphabet = prepared.manifest, Alphabet(len(prepared.target_vocabulary))
     source = manifest.picture_width if prepared.pictures else len(prepared.source_vocabulary)
-    return networks.build_actor(recipe.actor, source, alphabet, recipe.seed, prepared.pictures)
+    return recipe.actor.actor(source, alphabet, recipe.seed, prepared.pictures)
 
 
-def build_critic(recipe: Recipe, prepared: Prepared) -> Critic:
+def build_critic(recipe: Recipe, prepared: Prepared) -> Network:
     """The critic with its first weights. It reads the references that the pay-off counts."""
     alphabet = Alphabet(len(prepared.target_vocabulary))
-    return networks.build_critic(recipe.critic, alphabet, recipe.seed, recipe.payoff.references)
+    return recipe.critic.critic(alphabet, recipe.seed, recipe.payoff.references)
 
 
 def build_reward(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> Reward:
@@ -80,9 +76,7 @@ def build_metric(recipe: Recipe, prepared: Prepared, folder: Path | None = None,
     return metrics.mean_reward(reward, lambda words: prepared.target_ids(list(words)), says)
 
 
-def load_actor(
-    run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None
-) -> Seq2Seq | Captioner:
+def load_actor(run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None) -> Network:
     """The actor of a finished phase, the last one by default."""
     run.must_be_ours()
     actor = build_actor(run.recipe, prepared)
@@ -90,7 +84,7 @@ def load_actor(
     return actor.to(device).eval()
 
 
-def load_critic(run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None) -> Critic:
+def load_critic(run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None) -> Network:
     """The critic of a finished phase, the last one by default."""
     critic = build_critic(run.recipe, prepared)
     critic.load_state_dict(of_network(run.weights(phase), "critic"))

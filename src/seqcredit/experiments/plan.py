@@ -12,7 +12,7 @@ from seqcredit.errors import UserError, in_words, require
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.entries import Planned, cells_of, check_no_seed, tables_of, text_of
 from seqcredit.experiments.recipe import Recipe, read_toml
-from seqcredit.models.build import SHAPE
+from seqcredit.models.build import differences
 from seqcredit.options import check_keys, nearest
 from seqcredit.training import checkpoints
 from seqcredit.training.task import networks_of
@@ -164,9 +164,8 @@ def _check_start(plan: Plan, cell: Planned, file: str) -> None:
             f"{file}: {cell.id} starts from {cell.init_from}, which has all of its phases ({names}): nothing would be "
             f"trained; start from one that stops earlier (`until`), or set another {' or '.join(SEARCH)}."
         )
-    for network, key in itertools.product(networks_of(source.phase), SHAPE):
-        mine, theirs = (getattr(getattr(recipe, network), key) for recipe in (cell.recipe, source))
-        if mine != theirs:
+    for network in networks_of(source.phase):
+        for key, mine, theirs in differences(getattr(cell.recipe, network), getattr(source, network)):
             raise UserError(
                 f"{file}: {cell.id} starts from {cell.init_from}, whose {network} has {key} = {theirs} and not {mine}."
             )

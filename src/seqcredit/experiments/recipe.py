@@ -12,7 +12,7 @@ from typing import Literal
 
 from seqcredit.algorithms import Phase, algorithm, objective_of
 from seqcredit.errors import UserError, in_words, require
-from seqcredit.models.build import LSTM
+from seqcredit.models.build import LSTM, Networks
 from seqcredit.options import FIDELITIES, FROM_1, NOT_NEGATIVE, SEED, Fidelity, Options, build, option, presets
 from seqcredit.rewards.payoff import Payoff, one_or_own
 from seqcredit.types import Json
@@ -34,8 +34,8 @@ class Recipe(Options):
     seed: int = option(1, SEED)
     metric: str = option("bleu", one_or_own(METRICS))  # what runs are judged by, everywhere; or "my_file:function"
     payoff: Payoff = Payoff()
-    actor: LSTM = LSTM()
-    critic: LSTM = LSTM(attention="mlp", dropout=0.0)
+    actor: Networks = LSTM()
+    critic: Networks = LSTM(attention="mlp", dropout=0.0)
     beam: int = option(5, FROM_1)  # of the final evaluation
     length_penalty: float = option(0.0, NOT_NEGATIVE)  # of the final evaluation, which ranks by logp / length ** this
     validation_beam: int = option(1, FROM_1)
@@ -72,12 +72,8 @@ def parse(table: Mapping[str, object], where: str, folder: Path | None = None) -
     if not isinstance(phases, list) or not phases or not all(isinstance(phase, Mapping) for phase in phases):
         raise UserError(f"{where}: there is no [[phase]]; a recipe needs at least one.")
     recipe = build(Recipe, {**table, "phase": ()}, where)
-    if recipe.actor.copy:
-        raise UserError(
-            f"{where}: actor: copy is {recipe.actor.copy}, but only a critic reads the reference; leave it to [critic]."
-        )
-    if recipe.actor.dueling:
-        raise UserError(f"{where}: actor: dueling is true, but only a critic gives values; leave it to [critic].")
+    unfit = recipe.actor.unfit_actor()
+    require(unfit is None, f"{where}: actor: {unfit}")
     places = [f"{where}: phase {number}" for number in range(1, len(phases) + 1)]
     built = [_phase(phase, recipe, place, folder) for phase, place in zip(phases, places, strict=True)]
     names = [phase.name for phase in built]
@@ -103,7 +99,7 @@ def _phase(table: Mapping[str, object], recipe: Recipe, where: str, folder: Path
         kind = algorithm(objective, folder)
     rest = {key: OLD_VALUES.get((str(objective), key, str(value)), value) for key, value in table.items()}
     rest.pop("objective")
-    defaults = {"name": str(objective).rpartition(":")[2], **presets(kind, recipe.fidelity, recipe.actor.input_feeding)}
+    defaults = {"name": str(objective).rpartition(":")[2], **presets(kind, recipe.fidelity, recipe.actor.fed)}
     return build(kind, {**defaults, **rest}, f"{where} ({objective})")
 
 
@@ -149,7 +145,9 @@ def resolved(recipe: Recipe) -> str:
     lines = [_line(key, value) for key, value in table.items() if not isinstance(value, dict | tuple)]
     for key, value in table.items():
         if isinstance(value, dict):
-            lines += ["", f"[{key}]", *(_line(k, v) for k, v in value.items())]
+            kind: str = getattr(recipe, key).kind
+            named = [_line("kind", kind)] if kind not in ("", LSTM.kind) else []
+            lines += ["", f"[{key}]", *named, *(_line(k, v) for k, v in value.items())]
     for phase in phases:
         lines += ["", "[[phase]]", *(_line(k, v) for k, v in phase.items() if v is not None)]
     return "\n".join(lines) + "\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError, require
 from seqcredit.experiments.runs import Run
-from seqcredit.models.build import SHAPE
+from seqcredit.models.build import differences
 from seqcredit.training.weights import INITIAL
 
 
@@ -55,9 +55,8 @@ def _same_vocabularies(run: Run, other: Run) -> None:
 def _same_shapes(run: Run, other: Run, phase: str) -> None:
     """Networks that are taken over must have the recipe's shape."""
     held = {key.partition(".")[0] for key in other.weights(phase)}
-    for name, key in itertools.product(("actor", "critic"), SHAPE):
-        mine, theirs = (getattr(getattr(one.recipe, name), key) for one in (run, other))
-        if name in held and mine != theirs:
+    for name in held:
+        for key, mine, theirs in differences(getattr(run.recipe, name), getattr(other.recipe, name)):
             raise UserError(
                 f"The {name} of {other.folder} has {key} = {theirs}, this recipe's has {mine}; make them the same, or "
                 "train from scratch."

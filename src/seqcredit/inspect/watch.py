@@ -111,10 +111,11 @@ def _speed(entries: Sequence[Json]) -> float | None:
 def _batches(run: Run, size: int) -> int | None:
     """Updates of an epoch, if the data are still there."""
     try:
-        counts = Manifest.load(run.data).splits["train"]
+        manifest = Manifest.load(run.data)
+        counts = manifest.splits["train"]
     except (UserError, KeyError):
         return None
-    return math.ceil((counts.examples if run.recipe.actor.attention == "none" else counts.references) / size)
+    return math.ceil((counts.examples if manifest.picture_width else counts.references) / size)
 
 
 # In the terminal

@@ -49,11 +49,9 @@ def _card(run: Run, phase: str) -> str:
         rest = [one for one in others if one and one.metric.name != mine.metric.name]
         said = ", ".join(f"{one.metric.label} {one.value:g} (`{one.signature}`)" for one in (mine, *rest))
         measured = f"On {result['sentences']:,} sentences of its {result['split']} set: {said}."
-    model = run.recipe.actor
-    feeding = ", input feeding" if model.input_feeding else ""
     return (
         f"# {run.recipe.name}\n\nPhase `{phase}`, seed {run.recipe.seed}, seqcredit {run.about['seqcredit']} at commit "
-        f"{run.about['commit'] or 'unknown'}, torch {run.about['torch']}.\n\nLSTM, {model.layers} x {model.hidden}, "
-        f"embeddings {model.embedding}, {model.attention} attention{feeding}.\n\n{measured}\n\n"
+        f"{run.about['commit'] or 'unknown'}, torch {run.about['torch']}.\n\n"
+        f"{run.recipe.actor.said()}.\n\n{measured}\n\n"
         "`seqcredit translate THIS_FOLDER < text` translates; `resolved.toml` tells how it was trained.\n"
     )

@@ -94,7 +94,7 @@ def table1(cells: Sequence[Cell]) -> Table:
 
 
 def _setting(cell: Cell) -> str:
-    return SETTINGS[2] if cell.pictures else SETTINGS[cell.settings.actor.input_feeding]
+    return SETTINGS[2] if cell.pictures else SETTINGS[cell.settings.actor.fed]
 
 
 def _algorithm(cell: Cell) -> str:
