@@ -13,7 +13,6 @@ from math import inf
 from typing import (
     TYPE_CHECKING,
     Any,
-    ClassVar,
     Literal,
     NamedTuple,
     TypeVar,

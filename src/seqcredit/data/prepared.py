@@ -9,6 +9,9 @@ SPLIT.references.ids.npy    all references likewise; SPLIT.references.offsets.np
 SPLIT.references.groups.npy the number of the first reference of each example
 SPLIT.source.txt            words, before unknown ones were replaced and before they were cut into pieces; or names
 SPLIT.references.txt        the same: a JSON list of references a line
+
+With a model's own tokenizer (`data/tokenized.py`) there is a folder `tokenizer` instead of vocabularies, sources are
+text as JSON, and ids of sources are all that the model reads, so that no eos is added to them.
 """
 
 import dataclasses
@@ -23,10 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqcredit.data.storage import MANIFEST, Pictures, Sequences, checksum, open_array, with_suffix, written_lines
-from seqcredit.data.text import Cut, Pieces, TextOptions, detokenize, tokenizer
+from seqcredit.data.text import Cut, Example, Pieces, TextOptions, detokenize, tokenizer
+from seqcredit.data.tokenizer import TOKENIZER, ModelTokenizer
 from seqcredit.data.vocabulary import Vocabulary
 from seqcredit.errors import UserError, in_words, require
-from seqcredit.types import FIRST_WORD
+from seqcredit.types import ABSENT, EOS, FIRST_WORD, Alphabet
 
 FORMAT = 1
 FEATURES = "features.npy"
@@ -112,14 +116,16 @@ class Split:
     source_half: Sequences | Pictures
     reference_half: Sequences
     groups: NDArray[np.int64]
+    tokenizer: ModelTokenizer | None = None  # the model's own, where it has one
 
     @classmethod
-    def open(cls, folder: Path, name: str, pictures: bool = False) -> "Split":
+    def open(cls, folder: Path, name: str, pictures: bool = False, tokenizer: ModelTokenizer | None = None) -> "Split":
         """A split of a prepared folder, mapped into memory."""
         stem, references = folder / f"{name}.source", folder / f"{name}.references"
-        sources = Pictures(open_array(with_suffix(stem, FEATURES))) if pictures else Sequences.open(stem)
+        fill, eos = (EOS, EOS) if tokenizer is None else (ABSENT, tokenizer.alphabet.eos)
+        sources = Pictures(open_array(with_suffix(stem, FEATURES))) if pictures else Sequences.open(stem, fill)
         groups = open_array(with_suffix(references, "groups.npy"))
-        return cls(name, folder, sources, Sequences.open(references), groups)
+        return cls(name, folder, sources, Sequences.open(references, eos), groups, tokenizer)
 
     def __len__(self) -> int:
         return len(self.source_half)
@@ -141,9 +147,7 @@ class Split:
 
     def reference_text(self, index: int) -> list[list[str]]:
         """The references of one example in words, as evaluation needs them: unknown words as they were."""
-        with self._reference_file.open("rb") as file:
-            file.seek(self._reference_starts[index])
-            return _words(file.readline())
+        return _words(_line(self._reference_file, self._reference_starts[index]))
 
     def reference_texts(self) -> Iterator[list[list[str]]]:
         """The references of every example in words, one example after another."""
@@ -151,21 +155,48 @@ class Split:
 
     def source_texts(self) -> Iterator[list[str]]:
         """Every source in words."""
-        return (line.split() for line in written_lines(self.folder / f"{self.name}.source.txt"))
+        return (self._source(line).split() for line in written_lines(self._source_file))
+
+    def example(self, index: int) -> Example:
+        """One example in plain text."""
+        source = _line(self._source_file, self._source_starts[index]).decode().removesuffix("\n")
+        return Example(self._source(source), json.loads(_line(self._reference_file, self._reference_starts[index])))
+
+    def _source(self, line: str) -> str:
+        return line if self.tokenizer is None else str(json.loads(line))
+
+    @property
+    def _source_file(self) -> Path:
+        return self.folder / f"{self.name}.source.txt"
 
     @property
     def _reference_file(self) -> Path:
         return self.folder / f"{self.name}.references.txt"
 
     @cached_property
+    def _source_starts(self) -> list[int]:
+        return _starts(self._source_file)
+
+    @cached_property
     def _reference_starts(self) -> list[int]:
-        with self._reference_file.open("rb") as file:
-            lengths = [len(line) for line in file]
-        return np.concatenate([[0], np.cumsum(lengths)[:-1]]).tolist()
+        return _starts(self._reference_file)
 
 
 def _words(line: str | bytes) -> list[list[str]]:
     return [reference.split() for reference in json.loads(line)]
+
+
+def _line(path: Path, start: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.readline()
+
+
+def _starts(path: Path) -> list[int]:
+    """Where each line of a file begins."""
+    with path.open("rb") as file:
+        lengths = [len(line) for line in file]
+    return np.concatenate([[0], np.cumsum(lengths)[:-1]]).tolist()
 
 
 @dataclass(frozen=True)
@@ -176,6 +207,7 @@ class Prepared:
     manifest: Manifest
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
+    tokenizer: ModelTokenizer | None = None  # the model's own, where it has one
 
     @classmethod
     def open(cls, folder: Path, check: bool = True) -> "Prepared":
@@ -185,8 +217,12 @@ class Prepared:
             path = folder / name
             require(path.is_file(), f"{path} is missing: prepare the data again.")
             require(checksum(path) == expected, f"{path} has changed since it was written: prepare the data again.")
+        if manifest.options.text.tokenizer:
+            tokenizer = ModelTokenizer.load(folder / TOKENIZER, manifest.options.text.tokenizer == "chat")
+            return cls(folder, manifest, tokenizer.vocabulary, tokenizer.vocabulary, tokenizer)
         vocabularies = (Vocabulary.load(folder / f"{side}.vocab") for side in ("source", "target"))
-        return cls(folder, manifest, *vocabularies)
+        source, target = vocabularies
+        return cls(folder, manifest, source, target)
 
     @property
     def checksum(self) -> str:
@@ -203,7 +239,12 @@ class Prepared:
         if name not in self.manifest.splits:
             there = ", ".join(self.manifest.splits)
             raise UserError(f"{self.folder} has no split {name!r}: choose one of {there}.")
-        return Split.open(self.folder, name, self.pictures)
+        return Split.open(self.folder, name, self.pictures, self.tokenizer)
+
+    @property
+    def alphabet(self) -> Alphabet:
+        """The ids that a model of these data predicts."""
+        return Alphabet(len(self.target_vocabulary)) if self.tokenizer is None else self.tokenizer.alphabet
 
     @property
     def pictures(self) -> bool:
@@ -213,12 +254,16 @@ class Prepared:
     @property
     def checksums(self) -> dict[str, str]:
         """Of both vocabularies, which a trained network depends on; pictures have a width instead."""
+        if self.tokenizer is not None:
+            return {"source": self.tokenizer.checksum, "target": self.tokenizer.checksum}
         width = self.manifest.picture_width
         source = f"pictures of {width} features" if self.pictures else self.source_vocabulary.checksum
         return {"source": source, "target": self.target_vocabulary.checksum}
 
     def cut(self, sentence: str) -> list[str]:
         """A sentence of the source language as the source vocabulary's words, cut as the corpus was."""
+        if self.tokenizer is not None:
+            return self.tokenizer.pieces(self.tokenizer.source_ids(self.tokenizer.prompt(sentence)))
         words, pieces = self._source_tokenizer(sentence), self._source_pieces
         return words if pieces is None else pieces.cut(words)
 
@@ -229,15 +274,21 @@ class Prepared:
 
     def target_ids(self, words: list[str]) -> list[int]:
         """Ids of words of the target language, without eos; they are cut into pieces where the corpus was."""
+        if self.tokenizer is not None:
+            return self.tokenizer.target_ids(" ".join(words))
         pieces = self._target_pieces
         return self.target_vocabulary.encode(words if pieces is None else pieces.cut(words))
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """Predicted ids as words, up to the first eos; pieces are joined."""
+        if self.tokenizer is not None:
+            return self.tokenizer.text(ids).split()
         return self.join(self.target_vocabulary.decode(ids))
 
     def join(self, words: list[str]) -> list[str]:
         """Words of the target vocabulary as words to read: pieces are joined."""
+        if self.tokenizer is not None:
+            return self.words(self.target_vocabulary.encode(words))
         return words if self._target_pieces is None else self._target_pieces.join(words)
 
     def sentence(self, words: list[str]) -> str:

@@ -17,7 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from seqcredit.errors import UserError, in_words, require
-from seqcredit.types import EOS
+from seqcredit.types import ABSENT, EOS
 
 MANIFEST = "manifest.json"
 IDS = np.dtype("<i4")
@@ -57,11 +57,12 @@ class Sequences:
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
+    fill: int = EOS  # what closes them, and follows them in a batch; ABSENT follows without closing them
 
     @classmethod
-    def open(cls, stem: Path) -> "Sequences":
+    def open(cls, stem: Path, fill: int = EOS) -> "Sequences":
         """The two files `STEM.ids.npy` and `STEM.offsets.npy`, mapped into memory."""
-        return cls(open_array(with_suffix(stem, "ids.npy")), open_array(with_suffix(stem, "offsets.npy")))
+        return cls(open_array(with_suffix(stem, "ids.npy")), open_array(with_suffix(stem, "offsets.npy")), fill)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -72,11 +73,11 @@ class Sequences:
         return np.diff(self.offsets)
 
     def padded(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The sequences with these numbers as one array, each closed with eos and filled up with eos."""
+        """The sequences with these numbers as one array, each closed with eos and filled up with eos; or open."""
         starts, lengths = self.offsets[numbers], self.lengths[numbers]
-        column = np.arange(lengths.max(initial=0) + 1)
+        column = np.arange(lengths.max(initial=0) + (self.fill != ABSENT))
         place = np.minimum(starts[..., None] + column, len(self.ids) - 1)  # beyond a sequence: anything that exists
-        return np.where(column < lengths[..., None], self.ids[place], EOS).astype(np.int64)
+        return np.where(column < lengths[..., None], self.ids[place], self.fill).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,8 @@ def _refuse(out: Path, final: Path, overwrite: bool) -> None:
 
 def _own_files(folder: Path) -> set[str]:
     try:
-        return {MANIFEST, *json.loads((folder / MANIFEST).read_bytes())["files"]}
+        files = json.loads((folder / MANIFEST).read_bytes())["files"]
+        return {MANIFEST, *(name.partition("/")[0] for name in files)}
     except (OSError, ValueError, KeyError, TypeError):
         return set()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from seqcredit.errors import UserError, in_words, require
 
@@ -31,6 +31,7 @@ class TextOptions:
     source_language: str | None = None  # "de", "en", ...: Moses has its rules by language
     target_language: str | None = None
     bpe: int | None = None  # number of pieces of words on each side; needs the extra 'bpe'
+    tokenizer: Literal["plain", "chat"] | None = None  # a model's own cuts the text; a chat has special tokens written
 
     def __post_init__(self) -> None:
         if self.moses and not (self.source_language and self.target_language):

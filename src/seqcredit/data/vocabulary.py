@@ -21,6 +21,7 @@ class Vocabulary:
     """The words of one language; a word's id is its place. Places 0 and 1 hold the symbols for eos and unk."""
 
     words: tuple[str, ...]
+    eos: int = EOS
 
     def __post_init__(self) -> None:
         if self.words[:FIRST_WORD] != SYMBOLS:
@@ -55,8 +56,8 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """Words before the first eos."""
-        known = list(takewhile(lambda number: number != EOS, ids))
-        if min(known, default=EOS) < 0:
+        known = list(takewhile(lambda number: number != self.eos, ids))
+        if min(known, default=self.eos) < 0:
             raise IndexError(f"{min(known)} is not the id of a word")
         return [self.words[number] for number in known]
 

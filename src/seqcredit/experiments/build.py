@@ -17,7 +17,7 @@ from seqcredit.rewards.metrics import Metric
 from seqcredit.rewards.payoff import Payoff, reward_of
 from seqcredit.training.task import Task, networks_of
 from seqcredit.training.weights import of_network
-from seqcredit.types import Alphabet, Reward
+from seqcredit.types import Reward
 
 MOST_DOCUMENTS = 200_000  # training examples whose references CIDEr-D counts
 
@@ -41,15 +41,13 @@ def task_of(
 
 def build_actor(recipe: Recipe, prepared: Prepared) -> Network:
     """The actor with its first weights, a function of the seed: it reads sentences, or looks at pictures."""
-    manifest, alphabet = prepared.manifest, Alphabet(len(prepared.target_vocabulary))
-    source = manifest.picture_width if prepared.pictures else len(prepared.source_vocabulary)
-    return recipe.actor.actor(source, alphabet, recipe.seed, prepared.pictures)
+    source = prepared.manifest.picture_width if prepared.pictures else len(prepared.source_vocabulary)
+    return recipe.actor.actor(source, prepared.alphabet, recipe.seed, prepared.pictures)
 
 
 def build_critic(recipe: Recipe, prepared: Prepared) -> Network:
     """The critic with its first weights. It reads the references that the pay-off counts."""
-    alphabet = Alphabet(len(prepared.target_vocabulary))
-    return recipe.critic.critic(alphabet, recipe.seed, recipe.payoff.references)
+    return recipe.critic.critic(prepared.alphabet, recipe.seed, recipe.payoff.references)
 
 
 def build_reward(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> Reward:

@@ -9,7 +9,6 @@ from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_critic, build_reward, load_actor, load_critic
 from seqcredit.experiments.runs import Run
 from seqcredit.training.validation import examples_of
-from seqcredit.types import Alphabet
 
 
 class Error(NamedTuple):
@@ -48,5 +47,4 @@ def against_rollouts(
 
 
 def _examples(run: Run, prepared: Prepared, split: str) -> Examples:
-    alphabet = Alphabet(len(prepared.target_vocabulary))
-    return examples_of(prepared, split, build_reward(run.recipe, prepared, run.folder), alphabet)
+    return examples_of(prepared, split, build_reward(run.recipe, prepared, run.folder), prepared.alphabet)
