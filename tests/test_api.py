@@ -179,8 +179,9 @@ def test_a_killed_training_is_resumed_by_the_same_call(tmp_path: Path) -> None:
     ("row", "said"),
     [
         ("only a text", r"data\[0\] is 'only a text': give a dict, or a pair"),
-        ({"source": "a"}, r"data\[0\] has the keys source: give `source`, and one of references, reference, target"),
-        ({"source": "a", "references": []}, r"data\[0\]: its references are \[\], but they must be"),
+        ({"target": "a"}, r"data\[0\] has the keys target: give `source`, and one of references, reference, target"),
+        ({"source": "a"}, r"data\[0\]: its references are \[\], but a model that learns from pairs needs"),
+        ({"source": "a", "references": []}, r"data\[0\]: its references are \[\], but a model that learns"),
         ({"source": 3, "target": "b"}, r"data\[0\]: its source is 3, but it must be text"),
         (("a", 4), r"data\[0\]: its references are 4, but they must be"),
     ],

@@ -31,9 +31,10 @@ ARROWS: dict[str, set[str]] = {
     "inspect": BELOW | {"search", "algorithms", "data", "training", "experiments", "results"},
 }
 PARTS = set(ARROWS) - LEAVES
-ARROWS["commands"] = LEAVES | PARTS
+ARROWS["commands"] = LEAVES | PARTS | {"api"}
 ARROWS["trained"] = LEAVES | PARTS
-ARROWS["api"] = LEAVES | PARTS | {"trained"}
+ARROWS["given"] = LEAVES | PARTS | {"trained"}
+ARROWS["api"] = LEAVES | PARTS | {"trained", "given"}
 ARROWS["cli"] = {"commands", "errors"}
 ARROWS["__main__"] = {"cli"}
 # What the mathematics may import from outside.

@@ -106,3 +106,12 @@ def test_bleu_is_that_of_the_same_sequences_with_other_names(eos: int, unk: int 
     found = bleu.prefix_scores(alphabet.as_words(called(tokens)), alphabet.as_words(called(references)))
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
     assert len(expected[:, -1].unique()) > 8
+
+
+@pytest.mark.parametrize(("eos", "unk"), SPECIALS)
+def test_there_and_back(eos: int, unk: int | None) -> None:
+    alphabet, ids = Alphabet(8, eos, unk), torch.tensor([[*range(8), ABSENT, -2]])
+    assert torch.equal(alphabet.from_words(alphabet.as_words(ids)), ids)
+    assert torch.equal(alphabet.as_words(alphabet.from_words(ids)), ids)
+    assert int(alphabet.from_words(torch.tensor([0]))) == eos
+    assert unk is None or int(alphabet.from_words(torch.tensor([1]))) == unk

@@ -8,45 +8,59 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from seqcredit.algorithms import Phase
-from seqcredit.data.examples import Row, Tokenizer, examples
+from seqcredit.data.examples import Row, Tokenizer, examples, have_references, plain_examples, read_rows
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.text import Example
+from seqcredit.data.tokenized import prepare_text
 from seqcredit.errors import UserError, require
-from seqcredit.experiments.build import task_of
+from seqcredit.experiments.build import mean_reward, task_of
 from seqcredit.experiments.presets import MLE, Plan
 from seqcredit.experiments.recipe import Recipe, resolved
 from seqcredit.experiments.runs import Run, about_of
 from seqcredit.experiments.start import open_data
-from seqcredit.models.build import LSTM
+from seqcredit.given import (
+    Model,
+    actor_options,
+    as_pretrained,
+    critic_options,
+    first_weights,
+    is_own,
+    model_tokenizer,
+    own_actor,
+    without_references,
+)
+from seqcredit.models.build import Networks
 from seqcredit.results import evaluate
-from seqcredit.rewards import Custom
+from seqcredit.rewards.metrics import REWARD, Metric
 from seqcredit.rewards.payoff import Payoff
-from seqcredit.trained import Model, Scorer, Trained, is_own, judge, own_actor, word_for
+from seqcredit.rewards.text import TextReward
+from seqcredit.rewards.weighted import read_by
+from seqcredit.trained import Scorer, Trained, judge, word_for
 from seqcredit.training.status import Reporting
 from seqcredit.training.trainer import Trainer
 from seqcredit.training.weights import INITIAL
 from seqcredit.types import Reward
 
-Data = Iterable[Row] | Path | str  # rows in memory, or a folder that `seqcredit prepare` made
+Data = Iterable[Row] | Path | str  # rows in memory, a .jsonl file, or a folder that `seqcredit prepare` made
 
 HELD_OUT = 20  # every so many examples are for validation, where none are given
 MOST_HELD_OUT = 1_000
-COPY = 64  # width of a word's code in a critic
 
 
 def train(
     model: Model | Trained,
     data: Data,
     *,
-    valid: Iterable[Row] | None = None,
-    test: Iterable[Row] | None = None,
+    valid: Data | None = None,
+    test: Data | None = None,
     reward: str | Payoff | Reward | Scorer = "bleu",
     algorithm: Plan | Phase | Sequence[Phase] | None = None,
-    metric: str | Scorer = "bleu",
-    critic: LSTM | None = None,
+    metric: str | Scorer | None = None,
+    critic: Networks | nn.Module | None = None,
     tokenizer: Tokenizer = str.split,
     min_count: int = 1,
     out: Path | str | None = None,
@@ -57,65 +71,91 @@ def train(
 ) -> Trained:
     """Train a model on examples, by an algorithm that follows a reward.
 
-    `model`: `LSTM(...)`, or what `train` or `load` gave: then training starts from its weights; or a module of your own
-    whose `forward(source, tokens)` scores the next token, or a function of two vocabulary sizes that makes one.
-    `data`, `valid`, `test`: rows in memory, see `Row`, or a prepared folder. Without `valid` every 20th example is held
-    out. `reward`: a name ("bleu", "rouge-l", "edit", ...), one of `seqcredit.rewards`, or a function of a text and its
-    references; it is asked about every prefix. `algorithm`: `ERAC()`, `AC()`, `RAML()`, `VAML()`, `MLE()` (default), or
-    phases. `metric`: what the best weights are kept by. `out`: the run folder; given again, the run is resumed.
+    `model`: `LSTM(...)` or `Transformer(...)`; a model of transformers with its `tokenizer`; what `train` or `load`
+    gave: then training starts from its weights; or a module of your own whose `forward(source, tokens)` scores the next
+    token, or a function of two vocabulary sizes that makes one. `data`, `valid`, `test`: rows in memory, see `Row`, a
+    .jsonl file, or a prepared folder. Without `valid` every 20th example is held out. `reward`: a name ("bleu",
+    "rouge-l", "edit", ...), one of `seqcredit.rewards`, or a function of (text, references), (text, source) or (text,
+    references, source); it is asked about every prefix. `algorithm`: `ERAC()`, `AC()`, `RAML()`, `VAML()`, `MLE()`
+    (default), or phases. `metric`: what the best weights are kept by; BLEU if not given, or the mean of a reward of
+    your own. `critic`: options, or a model of transformers; the actor's architecture if not given. `out`: the run
+    folder; given again, the run is resumed.
 
+    >>> from seqcredit import LSTM
     >>> pairs = [("1 2 3", "one two three"), ("3 1", "three one"), ("2", "two")] * 20
     >>> trained = train(LSTM(hidden=16, embedding=16), pairs, algorithm=MLE(epochs=2), say=None)
     >>> isinstance(trained.translate("1 2"), str)
     True
     """
-    plan = MLE() if algorithm is None else algorithm
-    phases = plan.phases(isinstance(model, Trained)) if isinstance(plan, Plan) else _listed(plan)
-    options = model.run.recipe.actor if isinstance(model, Trained) else model if isinstance(model, LSTM) else LSTM()
-    like_it = LSTM(options.embedding, options.hidden, attention="mlp", dropout=0.0, copy=COPY, dueling=True)
+    plan, begun = MLE() if algorithm is None else algorithm, isinstance(model, Trained)
+    if isinstance(plan, Plan) and as_pretrained(model) is not None:
+        plan, begun = plan.gentle(), True
+    others = [None if rows is None else _rows(rows) for rows in (valid, test)]
+    given = _Given(_rows(data), others[0], others[1], tokenizer, min_count)
+    known = given.has_references()
+    if metric is None:
+        metric = "bleu" if known and isinstance(reward, str | Payoff) else REWARD
+    phases = plan.phases(begun) if isinstance(plan, Plan) else _listed(plan)
+    actor = actor_options(model)
     recipe = Recipe(
         "model" if out is None else Path(out).name,
-        phases,
+        phases if known else without_references(phases, longest_output),
         seed=seed,
         metric=word_for(metric),
         payoff=reward if isinstance(reward, Payoff) else Payoff(metric=word_for(reward)),
-        actor=options,
-        critic=critic or like_it,  # as wide as the actor, if that is an LSTM: it copies, and starts at 0
+        actor=actor,
+        critic=critic_options(actor, critic, known),
         beam=1,
         longest_output=longest_output,
         on_divergence="record",
     )
-    for phase in phases:
+    for phase in recipe.phase:
         problem = phase.check(recipe.payoff)
         if problem:
             raise UserError(f"{phase.name}: {problem}")
     folder = Path(tempfile.mkdtemp(prefix="seqcredit-")) / "run" if out is None else Path(out)
-    run, prepared = _open(folder, recipe, model, _Given(data, valid, test, tokenizer, min_count), say)
-    judged = None if isinstance(metric, str) else judge(metric)
-    task = task_of(recipe, prepared, None, _reward(reward, prepared), judged)
+    run, prepared = _open(folder, recipe, model, critic, given, say or _silent)
+    own_reward = _reward(reward, prepared)
+    task = task_of(recipe, prepared, None, own_reward, _judge(metric, own_reward, prepared))
     own = own_actor(model, prepared)
     if own is not None:
         task.networks["actor"] = own
     trainer = Trainer(task, run.folder, Reporting(say or _silent), device)
     trainer.train()
-    actor = task.networks["actor"].eval()
+    trained = task.networks["actor"].eval()
     if "test" in prepared.manifest.splits and run.trains_an_actor():
-        (say or _silent)(evaluate.conclude(run, prepared, actor, task.metric, trainer.status.diverged, device))
-    return Trained(run, prepared, actor, task.metric, tokenizer)
+        (say or _silent)(evaluate.conclude(run, prepared, trained, task.metric, trainer.status.diverged, device))
+    return Trained(run, prepared, trained, task.metric, tokenizer)
 
 
 class _Given(NamedTuple):
-    """Data as they came."""
+    """Data as they came: rows, or a prepared folder."""
 
-    data: Data
-    valid: Iterable[Row] | None
-    test: Iterable[Row] | None
+    data: list[Row] | Path
+    valid: list[Row] | Path | None
+    test: list[Row] | Path | None
     tokenizer: Tokenizer
     min_count: int
 
+    def has_references(self) -> bool:
+        """Whether there is something to compare with."""
+        return isinstance(self.data, Path) or have_references(self.data)
+
+
+def _rows(data: Data) -> list[Row] | Path:
+    """Rows, also those of a file; a prepared folder as it is."""
+    if not isinstance(data, Path | str):
+        return list(data)
+    return read_rows(Path(data)) if Path(data).suffix == ".jsonl" else Path(data)
+
 
 def _open(
-    folder: Path, recipe: Recipe, model: Model | Trained, given: _Given, say: Callable[[str], None] | None
+    folder: Path,
+    recipe: Recipe,
+    model: Model | Trained,
+    critic: Networks | nn.Module | None,
+    given: _Given,
+    say: Callable[[str], None],
 ) -> tuple[Run, Prepared]:
     """The run folder with its data: a new one, or the one that is there, if it is of the same recipe."""
     if (folder / "run.json").exists():
@@ -124,47 +164,67 @@ def _open(
             raise UserError(f"{folder} is a run with other settings: choose another `out`, or remove it.")
         run = Run(folder, recipe, about_of(folder))
         return run, open_data(run.data, run.about["vocabularies"])
-    if isinstance(given.data, Path | str):
-        prepared = Prepared.open(Path(given.data))
-        return _create(folder, recipe, model, prepared, prepared.folder), prepared
+    if isinstance(given.data, Path):
+        prepared = Prepared.open(given.data)
+        return _create(folder, recipe, model, critic, prepared, prepared.folder), prepared
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".data-") as place:
-        old = model.prepared if isinstance(model, Trained) else None
-        known = (old.source_vocabulary, old.target_vocabulary) if old else None
-        options = PrepareOptions(tokenized=True, min_count=given.min_count)
-        prepare(_splits(given, say), Path(place) / "data", options, vocabularies=known)
-        run = _create(folder, recipe, model, Prepared.open(Path(place) / "data"), folder / "data")
+        _prepare(model, given, Path(place) / "data", say)
+        run = _create(folder, recipe, model, critic, Prepared.open(Path(place) / "data"), folder / "data")
     return run, Prepared.open(run.data)
 
 
-def _create(folder: Path, recipe: Recipe, model: Model | Trained, prepared: Prepared, data: Path) -> Run:
+def _prepare(model: Model | Trained, given: _Given, out: Path, say: Callable[[str], None]) -> None:
+    """Rows as a prepared folder, in words or as a model's own tokenizer cuts them."""
+    assert not isinstance(given.data, Path)
+    tokenizer = model_tokenizer(model, given.tokenizer, given.data)
+    if tokenizer is not None:
+        prepare_text(_splits(given, lambda rows, name: plain_examples(rows, tokenizer, name), say), out, tokenizer)
+        return
+    old = model.prepared if isinstance(model, Trained) else None
+    known = (old.source_vocabulary, old.target_vocabulary) if old else None
+    options = PrepareOptions(tokenized=True, min_count=given.min_count)
+    splits = _splits(given, lambda rows, name: examples(rows, given.tokenizer, name), say)
+    prepare(splits, out, options, vocabularies=known)
+
+
+def _create(
+    folder: Path,
+    recipe: Recipe,
+    model: Model | Trained,
+    critic: Networks | nn.Module | None,
+    prepared: Prepared,
+    data: Path,
+) -> Run:
     """A new run folder, with its data if they are its own, and the weights to start from."""
 
     def begin(run: Run) -> None:
         if prepared.folder != data:
             shutil.copytree(prepared.folder, run.folder / "data")
-        if isinstance(model, Trained):
-            tensors = {f"actor.{key}": tensor for key, tensor in model.actor.state_dict().items()}
+        tensors = first_weights(model, critic, recipe, prepared)
+        if tensors:
             run.save_weights(INITIAL, tensors)
 
     text = resolved(recipe)
     return Run.create(folder, text, recipe, data, prepared.checksums, _beside(recipe), begin, is_own(model))
 
 
-def _splits(given: _Given, say: Callable[[str], None] | None) -> Mapping[str, Iterable[Example]]:
+def _splits(
+    given: _Given, made: Callable[[list[Row], str], Iterable[Example]], say: Callable[[str], None]
+) -> Mapping[str, Iterable[Example]]:
     """Examples by split; some of the data are held out where nothing is given for validation."""
-    assert not isinstance(given.data, Path | str)
-    train = list(examples(given.data, given.tokenizer))
-    if given.valid is not None:
-        valid = list(examples(given.valid, given.tokenizer, "valid"))
-    else:
-        valid = train[::HELD_OUT][:MOST_HELD_OUT]
-        kept = len(valid) * HELD_OUT
+    parts = {name: getattr(given, name) for name in ("data", "valid", "test")}
+    folders = [name for name, rows in parts.items() if isinstance(rows, Path)]
+    require(not folders, f"{', '.join(folders)}: give rows, or a prepared folder for all splits as `data`.")
+    found = {name: list(made(rows, name)) for name, rows in parts.items() if rows is not None}
+    train = found.pop("data")
+    if "valid" not in found:
+        found["valid"] = train[::HELD_OUT][:MOST_HELD_OUT]
+        kept = len(found["valid"]) * HELD_OUT
         train = [row for number, row in enumerate(train) if number % HELD_OUT or number >= kept]
-        (say or _silent)(f"{len(valid):,} of {len(train) + len(valid):,} examples are held out for validation")
+        say(f"{len(found['valid']):,} of {len(train) + len(found['valid']):,} examples are held out for validation")
     require(train, "There are no examples to train on: give `data` more rows.")
-    tests = {} if given.test is None else {"test": list(examples(given.test, given.tokenizer, "test"))}
-    return {"train": train, "valid": valid, **tests}
+    return {"train": train, **found}
 
 
 def _listed(algorithm: Phase | Sequence[Phase]) -> tuple[Phase, ...]:
@@ -182,15 +242,22 @@ def _reward(reward: str | Payoff | Reward | Scorer, prepared: Prepared) -> Rewar
     if isinstance(reward, str | Payoff):
         return None
     if isinstance(reward, Reward):
-        return reward
-    return Custom(reward, prepared.target_vocabulary.words, text=True, name="reward")
+        return read_by(reward, prepared.spell, prepared.spell_source)
+    return TextReward(reward, prepared.spell, prepared.spell_source, name="reward")
+
+
+def _judge(metric: str | Scorer, reward: Reward | None, prepared: Prepared) -> Metric | None:
+    """The metric itself, where the recipe has no name for it."""
+    if metric == REWARD and reward is not None:
+        return mean_reward(reward, prepared, "mean reward|python")
+    return None if isinstance(metric, str) else judge(metric)
 
 
 def _beside(recipe: Recipe) -> Path | None:
     """The folder of the file that a recipe's reward or metric is in."""
     words = [word for word in (recipe.payoff.metric, recipe.metric) if ":" in word]
     file = getattr(sys.modules.get(words[0].partition(":")[0]), "__file__", None) if words else None
-    return Path(file).parent if file else None
+    return Path(file).parent if file else Path()
 
 
 def _silent(_: str) -> None:

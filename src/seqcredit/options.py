@@ -8,7 +8,7 @@ import difflib
 import re
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from math import inf
 from typing import (
     TYPE_CHECKING,
@@ -123,6 +123,12 @@ def in_common(options: Options, kind: "type[DataclassInstance]") -> dict[str, An
     return {each.name: getattr(options, each.name) for each in fields(options) if each.name in known}
 
 
+def changed(options: O, values: Mapping[str, object]) -> O:
+    """Options with other values of the keys that they have; other keys do not matter."""
+    known = {each.name for each in fields(options)}
+    return replace(options, **{key: value for key, value in values.items() if key in known})
+
+
 def check_keys(table: Iterable[str], known: Iterable[str], where: str) -> None:
     """Every key of a table is known."""
     known = [*known]
@@ -152,6 +158,8 @@ def _of_a_kind(value: object, hint: Any, where: str) -> Any:
     kinds = {each.kind: each for each in classes if issubclass(each, Options)}
     if not kinds:
         return hint
+    if not isinstance(value, Mapping | Options):
+        raise UserError(f"{where} must be a table, not {value!r}.")
     wanted = value.get("kind", next(iter(kinds))) if isinstance(value, Mapping) else getattr(value, "kind", None)
     if wanted not in kinds:
         raise UserError(f"{where}: kind is {wanted!r}, but it must be one of {', '.join(kinds)}.")

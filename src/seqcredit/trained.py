@@ -1,6 +1,5 @@
 """What training gives back: a model with its run folder, to translate with, to evaluate, to go on from."""
 
-import copy
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,24 +9,26 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from seqcredit.data.examples import Row, Tokenizer, examples
+from seqcredit.data.examples import Row, Tokenizer, examples, plain_examples
 from seqcredit.data.prepared import Prepared
+from seqcredit.data.text import Example
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_metric, load_actor
 from seqcredit.experiments.runs import Run
 from seqcredit.experiments.start import open_data
-from seqcredit.models.build import LSTM
 from seqcredit.models.policy import Network, Policy
 from seqcredit.models.wrapped import Wrapped
 from seqcredit.results.evaluate import translate_all
+from seqcredit.results.export import save_pretrained
 from seqcredit.rewards import metrics
 from seqcredit.rewards.metrics import Metric, corpus
 from seqcredit.rewards.payoff import GIVEN
 from seqcredit.training.decoding import Search
 from seqcredit.training.weights import of_network
+from seqcredit.types import Known
 
 Scorer = Callable[[str, list[str]], float]  # of a text, given its references
-Model = LSTM | nn.Module | Callable[[int, int], nn.Module]  # a callable gets the sizes of both vocabularies
+Module = nn.Module | Callable[[int, int], nn.Module]  # a callable gets the sizes of both vocabularies
 
 
 class Evaluation(NamedTuple):
@@ -52,7 +53,7 @@ class Trained:
 
     Its run folder is like every other: `seqcredit inspect`, `compare`, `watch` and the other commands take it.
 
-    >>> from seqcredit import MLE, train
+    >>> from seqcredit import LSTM, MLE, train
     >>> trained = train(LSTM(hidden=8, embedding=8), [("a b", "b a")] * 40, algorithm=MLE(epochs=1), say=None)
     >>> len(trained.translate(["a", "b"]))
     2
@@ -74,6 +75,8 @@ class Trained:
     def translate(self, source: str | Sequence[str], beam: int | None = None) -> str | list[str]:
         """The best output for a text, or for each of several; greedily unless a beam is given."""
         texts = [source] if isinstance(source, str) else list(source)
+        if self.prepared.tokenizer:
+            texts = [self.prepared.tokenizer.prompt(text) for text in texts]
         if not all(isinstance(text, str) for text in texts):
             raise UserError(f"translate takes a text or a list of texts, not {source!r}.")
         found = self._outputs(texts, beam)
@@ -86,26 +89,35 @@ class Trained:
         used = self.metric if metric is None else judge(metric)
         if isinstance(data, str):
             split = self.prepared.split(data)
-            sources, references = list(split.source_texts()), list(split.reference_texts())
+            sources, references = list(split.plain_sources()), list(split.reference_texts())
         else:
-            rows = list(examples(data, self.tokenizer))
-            sources = [row.source.split() for row in rows]
-            references = [[text.split() for text in row.references] for row in rows]
-        outputs = self._outputs([" ".join(words) for words in sources], beam, cut=str.split)
+            rows = list(self._examples(data))
+            sources = [row.source for row in rows]
+            references = [Known([text.split() for text in row.references], row.source) for row in rows]
+        outputs = self._outputs(sources, beam, cut=str.split)
         score = corpus(used, [text.split() for text in outputs], references)
         return Evaluation(used.label, score.value, score.signature, outputs)
+
+    def save_pretrained(self, folder: Path | str) -> Path:
+        """A folder that `from_pretrained` of transformers loads: weights, configuration, tokenizer, a model card."""
+        return save_pretrained(self.run, self.prepared, self.actor, Path(folder))
+
+    def _examples(self, rows: Iterable[Row]) -> Iterable[Example]:
+        known = self.prepared.tokenizer
+        return examples(rows, self.tokenizer) if known is None else plain_examples(rows, known)
 
     def _outputs(self, texts: Sequence[str], beam: int | None, cut: Tokenizer | None = None) -> list[str]:
         """Outputs for texts."""
         search = Search(beam or 1, self.run.recipe.longest_output + 1)
-        words = [[str(word) for word in (cut or self.tokenizer)(text)] for text in texts]
+        used = self.prepared.read_as if self.prepared.tokenizer else cut or self.tokenizer
+        words = [[str(word) for word in used(text)] for text in texts]
         found = translate_all(self.actor, self.prepared, words, search, next(self.actor.parameters()).device)
         return [" ".join(output) for output in found]
 
 
 def load(
     run: Path | str,
-    model: nn.Module | Callable[[int, int], nn.Module] | None = None,
+    model: Module | None = None,
     tokenizer: Tokenizer = str.split,
     metric: str | Scorer | None = None,
     device: torch.device | str = "cpu",
@@ -118,26 +130,15 @@ def load(
     """
     opened = Run.open(Path(run))
     prepared = open_data(opened.data, opened.about["vocabularies"])
-    own = None if model is None else own_actor(model, prepared)
-    if own is None:
-        own = load_actor(opened, prepared, device)
-    else:
+    own = load_actor(opened, prepared, device) if model is None else wrapped(model, prepared)
+    if model is not None:
         own.load_state_dict(of_network(opened.weights(), "actor"))
     used = build_metric(opened.recipe, prepared, opened.folder) if metric is None else judge(metric)
     return Trained(opened, prepared, own.to(device).eval(), used, tokenizer)
 
 
-def is_own(model: Model | Trained) -> bool:
-    """Whether the actor is a module of the user's own, which no recipe can make again."""
-    return "model" in model.run.about if isinstance(model, Trained) else not isinstance(model, LSTM)
-
-
-def own_actor(model: Model | Trained, prepared: Prepared) -> Network | None:
-    """The actor that was given as a module; None where it is made from options."""
-    if isinstance(model, Trained):
-        return copy.deepcopy(model.actor) if is_own(model) else None
-    if isinstance(model, LSTM):
-        return None
+def wrapped(model: Module, prepared: Prepared) -> Network:
+    """A module of the user's own as a policy, or one that a function makes of the sizes of both vocabularies."""
     sizes = (len(prepared.source_vocabulary), len(prepared.target_vocabulary))
     made = model if isinstance(model, nn.Module) else model(*sizes)
     if isinstance(made, Policy):

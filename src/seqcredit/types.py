@@ -7,7 +7,7 @@ There is no id for padding: whatever follows the first eos is padding, and it is
 itself. So neither padding nor bos can enter a softmax, a soft value, a mean over words or an entropy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -37,15 +37,30 @@ class Alphabet(NamedTuple):
 
     def as_words(self, tokens: Int[Tensor, "*B T"]) -> Int[Tensor, "*B T"]:
         """The same sequences in the alphabet of words, where eos is 0 and unk is 1: other ids make room for these."""
-        if self.eos == EOS and self.unk in (UNK, None):
-            return tokens
-        place = torch.arange(self.size, device=tokens.device)
+        return tokens if self._is_words else _renamed(tokens, self._places(tokens.device))
+
+    def from_words(self, words: Int[Tensor, "*B T"]) -> Int[Tensor, "*B T"]:
+        """Sequences in the alphabet of words by their ids here: the inverse of `as_words`."""
+        return words if self._is_words else _renamed(words, self._places(words.device).argsort())
+
+    @property
+    def _is_words(self) -> bool:
+        return self.eos == EOS and self.unk in (UNK, None)
+
+    def _places(self, device: torch.device) -> Int[Tensor, " V"]:
+        """The id of each id among words."""
+        place = torch.arange(self.size, device=device)
         for special, wanted in ((self.eos, EOS), (self.unk, UNK)):
             if special is not None:
                 other, mine = (place == wanted).nonzero(), place[special].clone()
                 place[other] = mine
                 place[special] = wanted
-        return torch.where(tokens < 0, tokens, place[tokens.clamp(min=0)])
+        return place
+
+
+def _renamed(tokens: Int[Tensor, "*B T"], names: Int[Tensor, " V"]) -> Int[Tensor, "*B T"]:
+    """Every id by its new name; what is negative is no id and stays."""
+    return torch.where(tokens < 0, tokens, names[tokens.clamp(min=0)])
 
 
 @runtime_checkable
@@ -55,6 +70,42 @@ class Reward(Protocol):
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """R of the first 0, 1, ..., T tokens; column 0 is R(empty), and after eos the last score repeats."""
         ...
+
+
+@runtime_checkable
+class SourceReward(Reward, Protocol):
+    """A reward that looks at the source, too: what the model reads, in its own alphabet, or None where it is unknown.
+
+    Asked for by `rewards.scores.prefix_scores` alone.
+    """
+
+    def source_scores(
+        self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"], source: Tensor | None
+    ) -> Float[Tensor, "B T+1"]:
+        """R of the first 0, 1, ..., T tokens."""
+        ...
+
+
+@runtime_checkable
+class FinalReward(Reward, Protocol):
+    """A reward that scores whole sequences for less than all of their prefixes.
+
+    Asked for by `rewards.scores.final_scores` alone.
+    """
+
+    def final_scores(
+        self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"], source: Tensor | None
+    ) -> Float[Tensor, " B"]:
+        """R of all tokens, the last column of the prefix scores."""
+        ...
+
+
+class Known(list[list[str]]):
+    """The references of an example in words, with its source as text, for metrics that look at that too."""
+
+    def __init__(self, references: Iterable[list[str]], source: str) -> None:
+        super().__init__(references)
+        self.source = source
 
 
 class Batch(NamedTuple):
@@ -83,6 +134,14 @@ def pad(sequences: Sequence[Sequence[int]], width: int | None = None, eos: int =
     """Word ids as one tensor, each closed with eos and filled up with eos."""
     width = max((len(s) for s in sequences), default=0) + 1 if width is None else width
     tokens = torch.full((len(sequences), width), eos)
+    for row, sequence in zip(tokens, sequences, strict=True):
+        row[: len(sequence)] = torch.tensor(sequence, dtype=torch.long)
+    return tokens
+
+
+def pad_open(sequences: Sequence[Sequence[int]]) -> Int[Tensor, "B T"]:
+    """Ids as one tensor, filled up with ABSENT, and closed by nothing: the sources of a model with a tokenizer."""
+    tokens = torch.full((len(sequences), max((len(s) for s in sequences), default=0)), ABSENT)
     for row, sequence in zip(tokens, sequences, strict=True):
         row[: len(sequence)] = torch.tensor(sequence, dtype=torch.long)
     return tokens

@@ -1,4 +1,6 @@
-"""What all phases have in common: whom they train, that a shared batch adds up, how long they last."""
+"""What all phases have in common: whom they train, that a shared batch adds up, how long they last, at which rates."""
+
+import math
 
 import pytest
 import torch
@@ -6,6 +8,7 @@ import torch
 from algorithms.tiny import BATCH, gradients, models, run
 from seqcredit.algorithms import ActorCritic, Criterion, Critic, Mle, Phase, Progress, Raml, SoftQ, Vaml
 from seqcredit.algorithms.phase import count as rows_of
+from seqcredit.errors import UserError
 from seqcredit.types import Batch
 
 PHASES: dict[str, Phase] = {
@@ -93,3 +96,44 @@ def test_rows_are_counted() -> None:
 def test_how_far_a_phase_has_come() -> None:
     assert [Progress(done, 8).share for done in (0, 2, 8, 9)] == [0, 0.25, 1, 1]
     assert Progress().share == 0
+
+
+def rates(phase: Phase, updates: int = 20) -> list[float]:
+    """What is left of the learning rate at every update, by schedule."""
+    found, left = [], 1.0
+    for done in range(updates):
+        found.append(left * phase.warmth(Progress(done, updates)))
+        left *= phase.annealing(done + 1, updates)
+    return [*found, left]
+
+
+def test_rates_rise_in_a_line_and_fall_in_a_line_or_along_a_cosine() -> None:
+    rise = [(n + 1) / 5 for n in range(5)]
+    assert rates(Mle("mle", 0.1)) == [1.0] * 21
+    assert rates(Mle("mle", 0.1, warmup=5)) == pytest.approx([*rise, *[1.0] * 16])
+    assert rates(Mle("mle", 0.1, anneal=True)) == pytest.approx([1 - n / 20 for n in range(21)])
+    line = [*rise, *(1 - n / 15 for n in range(16))]
+    assert rates(Mle("mle", 0.1, anneal=True, warmup=5)) == pytest.approx(line)
+    wave = [(1 + math.cos(math.pi * n / 15)) / 2 for n in range(16)]
+    cosine = Mle("mle", 0.1, anneal=True, anneal_form="cosine", warmup=5)
+    assert rates(cosine) == pytest.approx([*rise, *wave], abs=1e-12)
+    assert rates(cosine)[-1] == 0
+    assert rates(Mle("mle", 0.1, anneal=True, warmup=30)) == pytest.approx([*((n + 1) / 30 for n in range(20)), 1])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"weight_decay": 0.1}, "Mle: weight_decay is 0.1, but sgd has none; set optimizer to 'adamw'."),
+        (
+            {"weight_decay": 0.1, "optimizer": "adam"},
+            "Mle: weight_decay is 0.1, but adam has none; set optimizer to 'adamw'.",
+        ),
+        ({"anneal_form": "cosine"}, "Mle: anneal_form is 'cosine', but nothing is annealed; set anneal to true."),
+    ],
+)
+def test_an_option_that_does_nothing_is_an_error(options: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError) as raised:
+        Mle("mle", 0.1, **options)  # type: ignore[arg-type]
+    assert str(raised.value) == said
+    Mle("mle", 0.1, "adamw", weight_decay=0.1, anneal=True, anneal_form="cosine")

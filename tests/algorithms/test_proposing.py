@@ -144,7 +144,7 @@ def test_scores_are_the_same_whether_sequences_share_their_beginnings_or_not(fee
 
 def test_prefix_scores_of_every_sequence_against_the_references_of_its_sentence() -> None:
     tokens = SoftQ("q", 0.1, samples=3).propose(BATCH, noise(), models().judge).tokens
-    found = prefix_scores(REWARD, Alphabet(V), tokens, BATCH.references)
+    found = prefix_scores(REWARD, Alphabet(V), tokens, BATCH)
     for m in range(3):
         torch.testing.assert_close(found[:, m], REWARD.prefix_scores(tokens[:, m], BATCH.references))
 

@@ -1,13 +1,18 @@
 """Samples of the actor, and what is worth watching of them."""
 
+from dataclasses import dataclass, field
+
 import pytest
 import torch
 from torch import Tensor
 
-from algorithms.tiny import BATCH, REWARD, drawn, models, noise
+from algorithms.tiny import BATCH, EVERY_WAY, REWARD, V, drawn, models, noise, run
+from seqcredit.algorithms import Phase, Reinforce
+from seqcredit.algorithms.exact import RolloutJudge
+from seqcredit.algorithms.phase import Examples
 from seqcredit.algorithms.rollout import Asked, repeated_bigrams, roll_out, spread, watch
-from seqcredit.rewards import OnlyFinished
-from seqcredit.types import EOS, UNK, Alphabet, lengths, pad, pad_references, token_mask
+from seqcredit.rewards import Bleu, OnlyFinished, TextReward
+from seqcredit.types import ABSENT, EOS, UNK, Alphabet, Batch, lengths, pad, pad_references, token_mask
 
 
 def test_repeated_bigrams() -> None:
@@ -90,3 +95,86 @@ def test_what_is_watched_by_hand() -> None:
     assert [means[f"precision_{n}"] for n in (1, 2)] == [(2, 5), (1, 3)]
     assert means["closeness"] == (5, 5)
     assert watch(rollout, Alphabet(9, unk=None))["unknown"][0] == 0
+
+
+# Rewards that look at the source.
+
+
+class Plain:
+    """BLEU that no phase knows another scale of."""
+
+    def prefix_scores(self, tokens: Tensor, references: Tensor) -> Tensor:
+        return Bleu(unfinished_brevity=False).prefix_scores(tokens, references)
+
+
+@dataclass
+class Paired(Plain):
+    """The same, of a row whose reference and source belong together."""
+
+    rows: list[int] = field(default_factory=list)
+
+    def source_scores(self, tokens: Tensor, references: Tensor, source: Tensor | None) -> Tensor:
+        assert source is not None
+        assert len(tokens) == len(references) == len(source)
+        pairs = dict(zip(map(str, BATCH.references.tolist()), BATCH.source.tolist(), strict=True))
+        assert [pairs[str(group)] for group in references.tolist()] == source.tolist()
+        self.rows.append(len(tokens))
+        return self.prefix_scores(tokens, references)
+
+
+REWARDED = {
+    name: phase for name, phase in EVERY_WAY.items() if name not in ("likelihood", "raml, exact", "vaml, policy")
+}
+
+
+@pytest.mark.parametrize("phase", REWARDED.values(), ids=REWARDED)
+def test_every_phase_gives_each_sequence_its_source(phase: Phase) -> None:
+    paired = Paired()
+    found, expected = run(phase, reward=paired), run(phase, reward=Plain())
+    assert paired.rows
+    assert all(torch.equal(found.losses[name], loss) for name, loss in expected.losses.items())
+
+
+def test_rollouts_that_judge_credit_know_their_sources() -> None:
+    nets, paired = models(dropout=0.0), Paired()
+    expected, found = (
+        RolloutJudge(Examples(lambda *_: BATCH, each, Alphabet(V)), lambda _: 7, 0.1, 4, words=2, rollouts=3)
+        for each in (Plain(), paired)
+    )
+    assert found.figures(nets) == expected.figures(nets)
+    assert {8, 24, 4} <= {*paired.rows}  # words of each sentence, their rollouts, samples
+
+
+@pytest.mark.parametrize("references", [torch.zeros(4, 0, 6).long(), torch.full((4, 1, 6), ABSENT)])
+def test_a_reward_without_references(references: Tensor) -> None:
+    """A reward of the source alone: nothing else is watched of samples, which have nothing to be compared with."""
+    asked = []
+
+    def score(text: str, source: str) -> float:
+        asked.append((text, source))
+        return float(len(text) - len(source))
+
+    def spell(ids: list[int]) -> str:
+        return " ".join(map(str, ids))
+
+    nets, batch = models(), Batch(BATCH.source, references)
+    phase = Reinforce("r", 1.0, samples=2, extra_length=1)
+    outcome = run(phase, nets, batch, TextReward(score, spell, spell, at="end"))
+    outcome.losses["actor"].backward()
+    assert all(weight.grad is not None for weight in nets.actor.parameters())
+    assert {source for _, source in asked} == {spell(ids) for ids in BATCH.source.tolist()}
+    means = {key: (float(total), int(count)) for key, (total, count) in outcome.sums.items()}
+    assert means["length_ratio"] == (0, 0)
+    assert all(pair == (0, 0) for key, pair in means.items() if key.startswith(("precision", "closeness")))
+    assert means["reward"][1] == 8
+
+
+def test_a_sentence_without_references_is_watched_alone() -> None:
+    nets = models(dropout=0.0)
+    rollout = roll_out(nets.actor, BATCH, REWARD, noise(), Asked(1, 7, True, False, False))
+    tokens, references = pad([[2, 3, 2, 3], [4, 4]], 7), pad_references([[[2, 3]], []])
+    batch = rollout.batch._replace(references=references)
+    found = watch(rollout._replace(tokens=tokens, batch=batch), Alphabet(9))
+    assert [tuple(map(int, found[key])) for key in ("length_ratio", "precision_1", "closeness", "repeated")] == [
+        (4, 2), (2, 4), (4, 2), (1, 4)
+    ]  # fmt: skip

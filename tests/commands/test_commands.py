@@ -48,6 +48,17 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ("demo/mle --data DATA --seed -1", "seed is -1"),
         ("demo/mle --data DATA --until x", "has no phase 'x'"),
     ],
+    "tune": [
+        ("--train a.jsonl --out x", "the following arguments are required: --model"),
+        ("--model m --train NOWHERE.jsonl --out x", "There is no file NOWHERE.jsonl"),
+        ("--model m --train NOWHERE.jsonl --out x --algorithm ppo", "--algorithm: invalid choice: 'ppo'"),
+        ("--model m --train NOWHERE.jsonl --out x --set epochs", "--set epochs: write KEY=VALUE, such as epochs=3."),
+        ("--model m --train NOWHERE.jsonl --out x --set epochs=x", "such as epochs=3; text stands in quotes."),
+        ("--model m --train NOWHERE.jsonl --out x --set tau=-1", "erac: tau is -1, but it must be 0 or more"),
+        ("--model m --train NOWHERE.jsonl --out x --set tua=1", "erac: there is no key 'tua'; the nearest is 'tau'."),
+        ("--model m --train NOWHERE.jsonl --out x --device nan", "--device nan: torch finds no such device here"),
+        ("--model m --train NOWHERE.jsonl --out x --longest-output 0", f"--longest-output: '0' {WHOLE}"),
+    ],
     "resume": [
         ("NOWHERE", "NOWHERE is not a run folder"),
         ("RUN --device nan", "--device nan: torch finds no such device here"),

@@ -1,3 +1,4 @@
+import dataclasses
 from itertools import pairwise
 from pathlib import Path
 
@@ -129,9 +130,9 @@ def test_sequential_batches_and_back(split: Split, size: int) -> None:
     assert first.references[0, : len(words)].tolist() == pad(words, width).tolist()
 
 
-def test_typed_sentences() -> None:
-    vocabulary = Vocabulary(("</s>", "<unk>", "a", "b"))
-    batch = from_sentences([["b", "a", "x"], [], ["</s>"]], vocabulary)
+def test_typed_sentences(several: Prepared) -> None:
+    prepared = dataclasses.replace(several, source_vocabulary=Vocabulary(("</s>", "<unk>", "a", "b")))
+    batch = from_sentences([["b", "a", "x"], [], ["</s>"]], prepared)
     assert batch.source.tolist() == [[3, 2, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0]]
     assert batch.references.shape == (3, 0, 1)
 

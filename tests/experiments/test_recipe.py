@@ -201,7 +201,7 @@ def test_a_wrong_type(text: str, said: str) -> None:
         (phase_text("mle", "optimizer = 'adagrad'"), "phase 1 (mle): optimizer is 'adagrad', but it must be one of"),
         (
             phase_text("mle", "optimizer = ['sgd']"),
-            "phase 1 (mle): optimizer is ['sgd'], but it must be one of sgd, adam.",
+            "phase 1 (mle): optimizer is ['sgd'], but it must be one of sgd, adam, adamw.",
         ),
         (
             phase_text("mle", top="[actor]\nattention = 'MLP'"),
@@ -250,6 +250,9 @@ EVERY_PHASE = {
     "decays": FROM_0,
     "validate_every": FROM_0,
     "updates": FROM_0,
+    "weight_decay": (NOT_NEGATIVE[0], ["0", "0.0"], NOT_NEGATIVE[2]),  # more is for adamw alone
+    "accumulate": FROM_1,
+    "warmup": FROM_0,
 }
 PROPOSING = {"tau": ABOVE_0, "samples": FROM_1, "longest": FROM_1, "corruption": SHARE, "bound": FROM_1}
 CRITIC = {

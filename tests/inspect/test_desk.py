@@ -44,7 +44,7 @@ def test_a_translation_grows_as_greedy_search_writes_it(served: Served, shown: A
     words = shown.prepared.target_vocabulary.words
     for run, folder in enumerate((shown.mle, shown.erac)):
         actor = load_actor(folder, shown.prepared)
-        memory = actor.encode(from_sentences([SOURCE.split()], shown.prepared.source_vocabulary).source)
+        memory = actor.encode(from_sentences([SOURCE.split()], shown.prepared).source)
         tokens = greedy(actor, memory, 13)[0].tolist()
         lines = [json.loads(line) for line in served.post("/api/grow", source=SOURCE, run=run).text.splitlines()]
         assert [line["word"] for line in lines if not line["end"]] == [words[i] for i in tokens if i]

@@ -67,6 +67,23 @@ def test_one_call_for_a_batch() -> None:
     assert scores[:, 2].tolist() == [2, 3, 4, 2]
 
 
+def test_whole_sequences_without_their_prefixes() -> None:
+    calls = []
+
+    def score(words: list[int], references: list[list[int]]) -> float:
+        calls.append((words, references))
+        return len(words) + 10 * len(references)
+
+    assert Custom(score).final_scores(TOKENS, REFERENCES, None).tolist() == [12, 12, 20, 12]
+    assert calls == [CALLS[2], CALLS[3], CALLS[4]]
+
+
+@pytest.mark.parametrize("references", [torch.zeros(4, 0, 1).long(), torch.full((4, 2, 3), -1)])
+def test_no_references_at_all(references: torch.Tensor) -> None:
+    reward = Custom(lambda words, group: len(words) + 10 * len(group))
+    assert reward.prefix_scores(TOKENS, references)[:, -1].tolist() == [2, 2, 0, 2]
+
+
 def test_words() -> None:
     calls = []
 

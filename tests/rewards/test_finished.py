@@ -11,9 +11,10 @@ from rewards.cases import Case, assert_brute_force, cases, last_score
 from seqcredit.credit.oracle import Space, log_payoff, score, solve
 from seqcredit.credit.oracle.enumeration import sequence_logp
 from seqcredit.credit.values import soft_policy, token_rewards
-from seqcredit.rewards import Bleu, Custom, EditDistance, OnlyFinished, OwnReference
+from seqcredit.rewards import Bleu, Custom, EditDistance, OnlyFinished, OwnReference, TextReward, Weighted
 from seqcredit.rewards.bleu import SMOOTHINGS
 from seqcredit.rewards.finished import finished_scores
+from seqcredit.rewards.prefixes import ended
 from seqcredit.types import Reward, pad_references
 
 EXACT = torch.float64
@@ -35,6 +36,34 @@ def test_by_hand() -> None:
     tokens, references = torch.tensor([[2, 3, 0, 0], [0, 3, 3, 3], [2, 5, 5, 5]]), pad_references([[[2, 3, 4]]] * 3)
     scores = OnlyFinished(EditDistance()).prefix_scores(tokens, references)
     assert scores.tolist() == [[0, 0, 0, -1, -1], [0, -3, -3, -3, -3], [0, 0, 0, 0, -3]]
+
+
+@pytest.mark.parametrize(
+    "wrap", [OnlyFinished, lambda r: OnlyFinished(OwnReference(r)), lambda r: OnlyFinished(OnlyFinished(r))]
+)
+def test_the_function_is_called_once_a_sequence(wrap) -> None:
+    """64 sequences of 15 words are 1,024 prefixes."""
+    tokens = torch.randint(1, 99, (64, 15), generator=torch.Generator().manual_seed(0))
+    calls = []
+
+    def score(words: list[int], references: list[list[int]]) -> float:
+        calls.append(words)
+        return float(sum(words))
+
+    scores = wrap(Custom(score)).prefix_scores(tokens, pad_references([[[2]]] * 64))
+    assert calls == tokens.tolist()
+    assert scores[:, -1].tolist() == tokens.sum(1).tolist()
+    assert not scores[:, :-1].any()
+
+
+@given(cases(), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_it_is_the_last_of_the_prefix_scores(case: Case, scaled: bool) -> None:
+    """To the last bit."""
+    for reward in (*forms("floor", scaled), EditDistance(by_length=True), OwnReference(Bleu())):
+        every = reward.prefix_scores(case.tokens, case.padded_references)
+        found = OnlyFinished(reward).prefix_scores(case.tokens, case.padded_references)
+        assert torch.equal(found, every.masked_fill(~ended(case.tokens), 0))
 
 
 def forms(smoothing: str, scaled: bool) -> list[Reward]:
@@ -75,8 +104,34 @@ def test_the_best_policy_is_the_same() -> None:
         torch.testing.assert_close(sequence_logp(space, policy), log_payoff(plain, tau), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("wrap", [lambda r: r, OnlyFinished, OwnReference, lambda r: OnlyFinished(OwnReference(r))])
-@pytest.mark.parametrize("make", [Bleu, lambda **o: Bleu(unfinished_brevity=False, scaled=True, **o), EditDistance])
+def of_pieces(text: str, references: Sequence[str]) -> float:
+    return len(text) ** 0.5 - sum(map(len, references))
+
+
+def in_words(**options) -> TextReward:
+    return TextReward(of_pieces, lambda ids: "".join(["", "?", " a", "b", " c", "d"][i] for i in ids), **options)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda r: r,
+        OnlyFinished,
+        OwnReference,
+        lambda r: OnlyFinished(OwnReference(r)),
+        lambda r: Weighted([(0.5, OnlyFinished(r)), (-2.0, r)]),
+    ],
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        Bleu,
+        lambda **o: Bleu(unfinished_brevity=False, scaled=True, **o),
+        EditDistance,
+        lambda **o: in_words(at="words", **o),
+        lambda **o: in_words(at="end", **o),
+    ],
+)
 def test_finished_scores_are_those_of_prefixes_with_eos(make, wrap) -> None:
     """Each prefix cut off, closed with eos and scored alone."""
     reward = wrap(make(dtype=EXACT))

@@ -14,3 +14,4 @@ def test_other_references_change_nothing() -> None:
     assert torch.equal(own.prefix_scores(TOKENS, one), own.prefix_scores(TOKENS, two))
     assert torch.equal(own.prefix_scores(TOKENS, one), Bleu(scaled=True).prefix_scores(TOKENS, one))
     assert (Bleu(scaled=True).prefix_scores(TOKENS, two)[:, -1] > own.prefix_scores(TOKENS, two)[:, -1]).all()
+    assert torch.equal(own.final_scores(TOKENS, two, None), own.prefix_scores(TOKENS, one)[:, -1])

@@ -1,6 +1,7 @@
 """The pay-off of a recipe, and the reward that it makes: ours by name, or a function of the user's own."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args, get_type_hints
@@ -24,10 +25,18 @@ from seqcredit.rewards import (
     RougeL,
 )
 from seqcredit.rewards.bleu import BREVITIES, SMOOTHINGS
-from seqcredit.rewards.payoff import METRICS, Payoff, reward_of
+from seqcredit.rewards.payoff import METRICS, Payoff, Spelling, reward_of
+from seqcredit.rewards.scores import prefix_scores
 from seqcredit.types import Reward, pad, pad_references
 
 WORDS = ["</s>", "<unk>", "a", "big", "cat", "dog"]
+
+
+def spell(ids: Sequence[int]) -> str:
+    return " ".join(WORDS[number] for number in ids)
+
+
+SPELLING = Spelling(WORDS, spell, spell)
 KINDS: dict[str, type] = {
     "bleu": Bleu,
     "linear-bleu": LinearBleu,
@@ -45,7 +54,7 @@ def documents() -> Tensor:
 
 
 def reward(payoff: Payoff, folder: Path | None = None) -> Reward:
-    return reward_of(payoff, WORDS, documents, folder)
+    return reward_of(payoff, SPELLING, documents, folder)
 
 
 def test_smoothings_are_those_of_bleu() -> None:
@@ -117,9 +126,9 @@ def test_cider_counts_the_documents_of_training_and_nobody_else_does() -> None:
         return documents()
 
     for metric in METRICS:
-        reward_of(Payoff(metric), WORDS, counted)
+        reward_of(Payoff(metric), SPELLING, counted)
     assert asked == [1]
-    made = reward_of(Payoff("cider"), WORDS, counted)
+    made = reward_of(Payoff("cider"), SPELLING, counted)
     expected = CiderD.from_references(documents())
     assert torch.equal(made.prefix_scores(TOKENS, REFERENCES), expected.prefix_scores(TOKENS, REFERENCES))
 
@@ -242,3 +251,16 @@ def test_every_option_matters_to_some_metric() -> None:
     for key, value in other.items():
         plain = "linear-bleu" if key in ("precision", "falling", "length") else "bleu"
         assert reward(Payoff(**{"metric": plain, key: value})) != reward(Payoff(plain)), key  # type: ignore[arg-type]
+
+
+def test_a_function_of_the_source_and_pieces_of_words_are_read_as_text(tmp_path: Path) -> None:
+    (tmp_path / "sourced.py").write_text("def score(text, source):\n    return float(len(text) - len(source))\n")
+    made = reward_of(Payoff("sourced:score"), SPELLING, documents, tmp_path)
+    found = prefix_scores(made, TOKENS, REFERENCES, torch.tensor([[4]]))
+    assert found.tolist() == [[-3.0, -2.0, 2.0, 6.0, 6.0]]  # of "", "a", "a big" and "a big cat", less "cat"
+    whole = Spelling(WORDS, lambda ids: "".join(WORDS[number] for number in ids), spell, pieces=True)
+    (tmp_path / "counted.py").write_text("def score(text, references):\n    return float(len(text))\n")
+    made = reward_of(Payoff("counted:score"), whole, documents, tmp_path)
+    assert made.prefix_scores(TOKENS, REFERENCES).tolist() == [[0.0, 1.0, 4.0, 7.0, 7.0]]
+    with pytest.raises(UserError, match="chrf counts the letters of words"):
+        reward_of(Payoff("chrf"), whole, documents)

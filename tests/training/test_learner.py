@@ -2,16 +2,19 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import pytest
 import torch
+from torch import nn
 
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Models, Outcome, Phase, Progress, Raml, SoftQ, Vaml
 from seqcredit.draws import Noise
 from seqcredit.models import critic as judges
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.policy import Network
+from seqcredit.models.wrapped import Wrapped
 from seqcredit.rewards import Bleu
 from seqcredit.training.learner import DivergedError, Learner
 from seqcredit.training.processes import Processes
@@ -198,3 +201,185 @@ def test_gradients_are_summed_over_processes_and_not_over_updates() -> None:
     (once, again), (twice, _) = norms
     assert again == pytest.approx(once, rel=1e-3)
     assert twice == pytest.approx(2 * once, rel=1e-3)
+
+
+# Parts of a batch.
+
+LARGE = Batch(
+    pad([[2, 3], [4], [5, 6, 2], [3, 3, 4, 2], [6]]),
+    pad_references([[[3, 2]], [[4]], [[2, 6, 5]], [[5, 5, 4, 3, 2]], [[6, 2]]]),
+)
+FREE = 1e9  # a gradient that is never clipped
+
+
+@pytest.mark.parametrize("phase", [phase for phase, _ in PHASES], ids=lambda phase: phase.name)
+@pytest.mark.parametrize("parts", [2, 3, 5, 9])
+def test_parts_of_a_batch_make_the_update_of_the_whole(phase: Phase, parts: int) -> None:
+    """Of two updates, so that the generator must stand where it would; dropout and samples are those of the whole."""
+    found = []
+    for accumulate in (1, parts):
+        models = {name: network.double() for name, network in networks().items()}
+        made = learner(replace(phase, accumulate=accumulate, clip=FREE, learning_rate=0.3), models)
+        watched = [made.update(LARGE) for _ in range(2)]
+        found.append((models, watched, made.generator.get_state()))
+    (whole, seen, state), (parted, added, at_the_end) = found
+    for name, network in whole.items():
+        torch.testing.assert_close(weights(network), weights(parted[name]), rtol=0, atol=1e-12)
+    for one, other in zip(seen, added, strict=True):
+        assert list(one) == list(other)
+        assert [value for pair in other.values() for value in pair] == pytest.approx(
+            [value for pair in one.values() for value in pair], rel=1e-6
+        )
+    assert torch.equal(state, at_the_end)
+
+
+class Selfish(ActorCritic):
+    """Its actor's loss depends on the critic's weights."""
+
+    def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
+        losses, sums = super().loss(models, batch, reward, noise, progress)
+        both = sum(weight.sum() for model in (models.actor, models.judge) for weight in model.parameters())
+        return Outcome({name: loss + both for name, loss in losses.items()}, sums)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_loss_moves_its_own_network_alone(parts: int) -> None:
+    """Of the sum of all weights each network gets the gradient 1 a part, from its own loss."""
+    steps = []
+    for kind in (ActorCritic, Selfish):
+        models = networks()
+        made = learner(kind("joint", 0.1, accumulate=parts, clip=FREE), models)
+        made.update(LARGE)
+        steps.append({name: [weight.grad for weight in models[name].parameters()] for name in made.optimizers})
+    for name, plain in steps[0].items():
+        for one, other in zip(plain, steps[1][name], strict=True):
+            torch.testing.assert_close(other, parts + (0 if one is None else one) + torch.zeros_like(other))
+
+
+# Optimizers and rates.
+
+
+def test_matrices_decay_but_for_embeddings() -> None:
+    moved = []
+    for decay in (0.0, 0.25):
+        models = {name: network.double() for name, network in networks().items()}
+        before = {key: weight.clone() for key, weight in models["actor"].state_dict().items()}
+        learner(Mle("mle", 0.5, "adamw", weight_decay=decay), models).update(BATCH)
+        moved.append(dict(models["actor"].state_dict()))
+    shrunk = {key for key in before if not torch.equal(moved[0][key], moved[1][key])}
+    matrices = {f"encoder.0.weight_{way}_l0{end}" for way in ("ih", "hh") for end in ("", "_reverse")}
+    assert shrunk == {*matrices, "decoder.weight_ih_l0", "decoder.weight_hh_l0", "combine.weight", "readout.weight"}
+    for key in shrunk:
+        torch.testing.assert_close(moved[0][key] - moved[1][key], 0.5 * 0.25 * before[key], rtol=1e-9, atol=1e-12)
+
+
+def test_adamw_without_decay_is_adam() -> None:
+    ends = []
+    for optimizer in ("adam", "adamw"):
+        made = learner(Mle("mle", 0.1, optimizer, beta1=0.5))  # type: ignore[arg-type]
+        for _ in range(3):
+            made.update(BATCH)
+        ends.append(weights(made.networks["actor"]))
+    torch.testing.assert_close(*ends)
+
+
+class Tied(nn.Module):
+    """Features of the word before, by the embedding that the readout shares."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(V, 4)
+        self.readout = nn.Linear(4, V)
+        self.readout.weight = self.embedding.weight
+
+    def forward(self, source: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        return self.embedding(torch.nn.functional.pad(tokens[:, :-1], (1, 0)))
+
+
+def test_a_readout_that_is_tied_to_an_embedding_does_not_decay() -> None:
+    module = Tied()
+    made = learner(Mle("mle", 0.5, "adamw", weight_decay=0.5), {"actor": Wrapped(module, V, module.readout)})
+    decaying, others = (group["params"] for group in made.optimizers["actor"].param_groups)
+    assert decaying == []
+    assert {id(weight) for weight in others} == {id(module.embedding.weight), id(module.readout.bias)}
+    made.update(BATCH)
+
+
+def test_all_steps_are_shorter_while_a_phase_warms_up() -> None:
+    moved = []
+    for warmup in (0, 4):
+        models = networks()
+        before = {name: weights(model) for name, model in models.items()}
+        made = learner(ActorCritic("joint", 0.1, warmup=warmup), models)
+        made.update(BATCH, progress=Progress(2, 20))
+        moved.append({name: weights(model) - before[name] for name, model in models.items()})
+        assert made.optimizers["actor"].param_groups[0]["lr"] == 0.1
+    for name, step in moved[0].items():
+        torch.testing.assert_close(moved[1][name], 0.75 * step)
+
+
+# Precision.
+
+
+def gradient(models: dict[str, Network], name: str) -> torch.Tensor:
+    grads = (weight.grad for weight in models[name].parameters())
+    return torch.cat([torch.zeros(1) if grad is None else grad.flatten() for grad in grads])
+
+
+@pytest.mark.parametrize(("phase", "trained"), PHASES, ids=lambda value: getattr(value, "name", ""))
+def test_bf16_is_for_products_alone(phase: Phase, trained: set[str]) -> None:
+    """Gradients within a few percent of those of float32, in float32, for every weight that has any there."""
+    found = []
+    for precision in ("float32", "bf16"):
+        models = networks()
+        made = learner(replace(phase, precision=precision, clip=FREE), models)
+        watched = made.update(LARGE)
+        found.append((models, watched))
+        with made._precision(torch.device("cpu")):
+            outcome = phase.loss(made.models, LARGE, made.reward, Noise(torch.Generator(), 5), Progress())
+        assert {loss.dtype for loss in outcome.losses.values()} == {torch.float32}
+        assert not any(total.dtype == torch.bfloat16 for total, _ in outcome.sums.values())
+    (exact, seen), (rounded, also) = found
+    assert also.get("reward") == seen.get("reward")  # the same samples
+    for name in trained:
+        for one, other in zip(exact[name].parameters(), rounded[name].parameters(), strict=True):
+            assert other.dtype == torch.float32
+            assert (one.grad is None) == (other.grad is None)
+        wanted, got = gradient(exact, name), gradient(rounded, name)
+        assert 1e-6 < float((got - wanted).norm() / wanted.norm()) < 0.05
+
+
+def test_a_target_network_of_few_digits_would_not_move() -> None:
+    """bfloat16 has 8 bits, so a step of 0.001 is lost; kept in float32, it goes where float64 would."""
+    models = networks()
+    models["critic"].bfloat16()
+    made = learner(Critic("critic", 0.1, target_rate=0.001), models)
+    critic, target = made.networks["critic"], made.networks["target"]
+    assert {weight.dtype for weight in target.parameters()} == {torch.float32}
+    assert {weight.dtype for weight in critic.parameters()} == {torch.bfloat16}
+    before = weights(target).double()
+    with torch.no_grad():
+        for weight in critic.parameters():
+            weight.add_(1.0)
+    for _ in range(2_000):
+        judges.update_target(target, critic, 0.001)
+    end = weights(critic).double()
+    torch.testing.assert_close(weights(target).double(), end + (before - end) * 0.999**2_000, rtol=0, atol=1e-2)
+    assert {weight.dtype for weight in critic.parameters()} == {torch.bfloat16}
+
+
+def test_precise_networks_are_followed_in_their_own_precision() -> None:
+    models = {name: network.double() for name, network in networks().items()}
+    made = learner(ActorCritic("joint", 0.1, leash=0.1), models)
+    assert {weight.dtype for name in ("target", "start") for weight in made.networks[name].parameters()} == {
+        torch.float64
+    }
+
+
+def test_networks_of_bf16_learn() -> None:
+    models = {name: network.bfloat16() for name, network in networks().items()}
+    made = learner(ActorCritic("joint", 0.1, "adamw", weight_decay=0.1, leash=0.1), models)
+    before = {name: weights(network) for name, network in made.networks.items()}
+    made.update(LARGE)
+    changed = {name: not torch.equal(weights(network), before[name]) for name, network in made.networks.items()}
+    assert changed == {"actor": True, "critic": True, "target": True, "start": False}

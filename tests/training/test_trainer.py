@@ -1,6 +1,7 @@
 """The loop as a user runs it: real processes, really killed, and what they leave."""
 
 import json
+import math
 import os
 import random
 import signal
@@ -370,6 +371,73 @@ def test_a_run_with_a_leash_and_caution_resumes_bit_for_bit(
     joint = [e for e in without_times(whole) if e["event"] == "train" and e["phase"] == "actor_critic"]
     assert joint
     assert all("drift" in entry for entry in joint)
+
+
+ROOMY = ("accumulate=3", "optimizer=adamw", "weight_decay=0.1", "precision=bf16", "warmup=4", "anneal=true")
+
+
+def test_a_run_in_parts_with_weight_decay_and_bf16_resumes_bit_for_bit(
+    data: Path, prepared: Prepared, tmp_path: Path, monkeypatch
+) -> None:
+    changes = [f"phase.*.{key}" for key in (*ROOMY, "anneal_form=cosine")]
+    whole, stopped = (make(tmp_path / name, data, *changes, "phase.*.epochs=1") for name in ("whole", "stopped"))
+    trainer(whole, prepared, log_every=3).train()
+    update = Trainer._update
+
+    def stop_in_every_phase(self: Trainer, *given: Any) -> None:
+        update(self, *given)
+        self.stop = self.status.updates == 4
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_update", stop_in_every_phase)
+        for _ in range(3):
+            with pytest.raises(StoppedError):
+                trainer(stopped, prepared, log_every=3).train()
+    trainer(stopped, prepared, log_every=3).train()
+    assert same(final(whole), final(stopped))
+    assert {tensor.dtype for tensor in final(whole).values()} == {torch.float32}
+    assert without_times(whole) == without_times(stopped)
+
+
+class Noting(Trainer):
+    """Keeps the learning rates of all steps."""
+
+    rates: list[float]
+
+    def _begin_phase(self) -> None:
+        super()._begin_phase()
+        self.rates = []
+        self.learner.optimizers["actor"].register_step_pre_hook(
+            lambda optimizer, *_: self.rates.append(optimizer.param_groups[0]["lr"])
+        )
+
+
+@pytest.mark.parametrize("stop", [20, 3, 11])
+def test_rates_rise_and_fall_along_a_cosine_resumed_or_not(
+    stop: int, data: Path, prepared: Prepared, tmp_path: Path
+) -> None:
+    """20 updates at 0.5: five that rise to it, and 15 along half a wave, from 1 to just above 0."""
+    schedule = ("warmup=5", "anneal=true", "anneal_form=cosine", "epochs=3", "updates=20", "decay=1.0", "decays=9")
+    changes = [f"phase.1.{key}" for key in schedule]
+    run = make(tmp_path / "run", data, *changes, text=RECIPE.split('[[phase]]\nobjective = "critic"')[0])
+
+    class Stopping(Noting):
+        def _update(self, *given: Any) -> None:
+            super()._update(*given)
+            self.stop = self.status.updates + 1 == stop < 20
+
+    first = Stopping(task_of(run.recipe, prepared), run.folder, Reporting(quiet))
+    if stop < 20:
+        with pytest.raises(StoppedError):
+            first.train()
+        second = Noting(task_of(run.recipe, prepared), run.folder, Reporting(quiet))
+        second.train()
+        rates = first.rates + second.rates
+    else:
+        first.train()
+        rates = first.rates
+    wave = [0.25 * (1 + math.cos(math.pi * n / 15)) for n in range(15)]
+    assert rates == pytest.approx([*(0.1 * n for n in range(1, 6)), *wave])
 
 
 def diverging(folder: Path, data: Path, prepared: Prepared, *changes: str) -> Run:

@@ -49,8 +49,9 @@ class Along:
 
     @cached_property
     def table(self) -> Float[Tensor, "*B T V"]:
-        """All of it, written down."""
-        return self.scores.table()
+        """All of it, written down; what autocast has made shorter is as precise as losses want it."""
+        table = self.scores.table()
+        return table.to(torch.promote_types(table.dtype, torch.float32))
 
     @cached_property
     def logp(self) -> Float[Tensor, "*B T V"]:

@@ -23,6 +23,7 @@ from seqcredit.errors import UserError, require
 from seqcredit.models.policy import M, Network, Policy, S, read, reshaped
 from seqcredit.rewards import EditDistance, OwnReference
 from seqcredit.rewards.payoff import Payoff
+from seqcredit.rewards.scores import scored
 from seqcredit.search import sample
 from seqcredit.search.sample import device_of
 from seqcredit.types import Alphabet, Batch, Reward, lengths, token_mask
@@ -110,7 +111,7 @@ class RolloutJudge:
         self.words, self.rollouts = words, rollouts
         self.batch = examples.short(sentences, SHORT_ROLLOUT)
         self.bound = max(longest_for(self.batch.references.shape[-1] - 1), 2)
-        self.reward = _InWords(examples.reward, examples.alphabet)
+        self.reward, self.alphabet = examples.reward, examples.alphabet
         self._samples: Int[Tensor, "B T"] | None = None
         self._known: list[_Known] = []
 
@@ -157,7 +158,7 @@ class RolloutJudge:
             logp = Along.of(actor, actor.score(read(actor, batch), tokens)).logp
             q = chosen(critic.score(read(critic, batch), tokens).table(), tokens)
         eos = actor.alphabet.eos
-        rewards = token_rewards(self.reward.prefix_scores(tokens, batch.references))
+        rewards = token_rewards(scored(self.reward, self.alphabet, tokens, batch))
         uncertainty = entropy(logp, at_bound(tokens, self.bound))
         returns = returns_to_go(rewards, uncertainty, tokens, self.tau, eos)
         place = torch.arange(tokens.shape[1], device=tokens.device) / (lengths(tokens, eos).unsqueeze(1) + 1)
@@ -190,7 +191,8 @@ class RolloutJudge:
         several = these.repeated(self.words)
         policy, draws = _Continues(actor, several.repeated(self.rollouts)), torch.Generator().manual_seed(0)
         places = several.references, before.repeat_interleave(self.words, 0), likely.flatten()
-        worth = estimate_q(policy, self.reward, *places, self.bound, self.tau, self.rollouts, draws, eos=eos)
+        reward = _Here(self.reward, self.alphabet, several.source)
+        worth = estimate_q(policy, reward, *places, self.bound, self.tau, self.rollouts, draws, eos=eos)
         return _Known(rows, before, likely, worth)
 
     def _on(self, device: torch.device) -> Batch:
@@ -208,15 +210,16 @@ def _share(returns: Float[Tensor, " N"], q: Float[Tensor, " N"]) -> float:
     return 1 - float((returns - q).square().mean()) / variance if variance else 0.0
 
 
-class _InWords:
-    """A reward of sequences in a model's alphabet."""
+class _Here:
+    """A reward of sequences in a model's alphabet, each source with as many of them, side by side, as there are."""
 
-    def __init__(self, reward: Reward, alphabet: Alphabet) -> None:
-        self.reward, self.alphabet = reward, alphabet
+    def __init__(self, reward: Reward, alphabet: Alphabet, source: Tensor) -> None:
+        self.reward, self.alphabet, self.source = reward, alphabet, source
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """R of every prefix."""
-        return self.reward.prefix_scores(self.alphabet.as_words(tokens), self.alphabet.as_words(references))
+        source = self.source.repeat_interleave(len(tokens) // len(self.source), 0)
+        return scored(self.reward, self.alphabet, tokens, Batch(source, references))
 
 
 class _Continues:

@@ -6,6 +6,7 @@ else of it. A new one is a class below `Phase`, in this folder or in a file of t
 Every loss is a sum over time and a mean over the sentences of the whole batch, of which this process may hold a part.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ import torch
 from torch import Tensor
 
 from seqcredit.draws import Noise
+from seqcredit.errors import require
 from seqcredit.models.policy import Network
-from seqcredit.options import ABOVE_0, BELOW_1, FROM_0, FROM_1, UP_TO_1, Options, option, required
+from seqcredit.options import ABOVE_0, BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, UP_TO_1, Options, option, required
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Alphabet, Batch, Reward
 
@@ -133,17 +135,30 @@ class Phase(Options, ABC):
 
     name: str
     learning_rate: float = required(ABOVE_0)
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     beta1: float = option(0.9, BELOW_1)  # Adam's first decay rate
+    weight_decay: float = option(0.0, NOT_NEGATIVE)  # of adamw; not of embeddings, nor of vectors: biases and norms
     batch_size: int = option(50, FROM_1)  # pairs; pictures, each with all of its captions
+    accumulate: int = option(1, FROM_1)  # parts of a batch, one after the other: less memory for the same update
+    precision: Literal["float32", "bf16"] = "float32"  # of a loss's products; weights and sums keep theirs
     clip: float = option(5.0, ABOVE_0)  # global gradient norm, of each network
     epochs: int = option(30, FROM_0)  # at the most
     updates: int = option(0, FROM_0)  # at the most; 0 is as many as the epochs have
     decay: float = option(0.5, UP_TO_1)  # factor of the learning rate when validation does not improve
     decays: int = option(6, FROM_0)  # then stop
     anneal: bool = False  # besides, the learning rate falls in a straight line, to 0 after the last epoch
+    anneal_form: Literal["line", "cosine"] = "line"  # or along half a cosine wave
+    warmup: int = option(0, FROM_0)  # updates in which all learning rates rise in a straight line, before they fall
     validate_every: int = option(0, FROM_0)  # updates, and after the last one; 0 is once an epoch
     fused: bool = True  # the fast path of the losses; the specification is slower and the same
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name, decay, form = type(self).__name__, self.weight_decay, self.anneal_form
+        only = f"{name}: weight_decay is {decay}, but {self.optimizer} has none; set optimizer to 'adamw'."
+        require(self.optimizer == "adamw" or not decay, only)
+        off = f"{name}: anneal_form is {form!r}, but nothing is annealed; set anneal to true."
+        require(self.anneal or form == "line", off)
 
     @abstractmethod
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
@@ -168,6 +183,20 @@ class Phase(Options, ABC):
     def stride(self, network: str, progress: Progress) -> float:
         """What a network's next step is multiplied by."""
         return 1.0
+
+    def warmth(self, progress: Progress) -> float:
+        """What every network's next step is multiplied by besides, while the phase warms up."""
+        return min(1.0, (progress.update + 1) / self.warmup) if self.warmup else 1.0
+
+    def annealing(self, done: int, updates: int) -> float:
+        """The factor of the learning rate after an update, the `done`th of so many: it ends at 0."""
+        left, falling = updates - done, updates - self.warmup
+        if not self.anneal or done <= self.warmup:
+            return 1.0
+        if self.anneal_form == "line":
+            return left / (left + 1)
+        now, before = (1 - math.cos(math.pi * n / falling) for n in (left, left + 1))
+        return now / before
 
     def clipping(self, network: str) -> float:
         """The largest gradient norm of a network."""

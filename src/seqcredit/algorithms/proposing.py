@@ -1,6 +1,5 @@
 """Learning from sequences near the reference: what RAML, VAML and soft Q-learning have in common."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -19,6 +18,7 @@ from seqcredit.draws import Noise
 from seqcredit.errors import require
 from seqcredit.models.policy import Branching, Dropout, M, Network, Policy, S, read, repeat, reshaped
 from seqcredit.options import ABOVE_0, FROM_1, SHARE, option
+from seqcredit.rewards import scores
 from seqcredit.rewards.edit import EditDistance
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.search import sample
@@ -129,14 +129,14 @@ def prefix_scores(
     reward: Reward,
     alphabet: Alphabet,
     tokens: Int[Tensor, "B M L"],
-    references: Int[Tensor, "B R K"],
-    of: Callable[[Reward, Tensor, Tensor], Tensor] = lambda reward, *sides: reward.prefix_scores(*sides),
-) -> Float[Tensor, "B M P"]:
-    """Prefix scores of several sequences for each sentence."""
-    M, known = tokens.shape[1], alphabet.as_words(references)
+    batch: Batch,
+    of: scores.Question = scores.prefix_scores,
+) -> Float[Tensor, "B M *P"]:
+    """Prefix scores of several sequences for each sentence, or what else is asked of the reward."""
+    M = tokens.shape[1]
     with part("reward"):
-        scores = of(reward, alphabet.as_words(tokens.flatten(0, 1)), known.repeat_interleave(M, 0))
-    return scores.unflatten(0, (-1, M))
+        found = scores.scored(reward, alphabet, tokens.flatten(0, 1), batch.repeated(M), of)
+    return found.unflatten(0, (-1, M))
 
 
 def diversity(tokens: Int[Tensor, "B M L"], alphabet: Alphabet) -> Sums:

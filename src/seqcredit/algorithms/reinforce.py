@@ -19,6 +19,7 @@ from seqcredit.algorithms.sampling import Sampling
 from seqcredit.draws import Noise
 from seqcredit.models.policy import Network, read
 from seqcredit.rewards.payoff import Payoff
+from seqcredit.rewards.scores import final_scores, scored
 from seqcredit.search import greedy
 from seqcredit.types import Batch, Reward
 
@@ -53,9 +54,9 @@ class Reinforce(Sampling):
         if self.baseline == "greedy":
             with part("sampling"), evaluating(actor):
                 found = greedy(actor, read(actor, batch), self.bound(batch))
-            words, references = actor.alphabet.as_words(found), actor.alphabet.as_words(batch.references)
             with part("reward"):
-                return earned - reward.prefix_scores(words, references)[:, -1].repeat_interleave(self.samples)
+                base = scored(reward, actor.alphabet, found, batch, final_scores)
+            return earned - base.repeat_interleave(self.samples)
         each = earned.unflatten(0, (-1, self.samples))
         others = (each.sum(1, keepdim=True) - each) / (self.samples - 1)
         return (each - others).flatten()

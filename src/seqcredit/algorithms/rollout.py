@@ -14,8 +14,10 @@ from seqcredit.draws import Noise
 from seqcredit.models.policy import Dropout, M, Network, Policy, S, Scores, read, repeat, reshaped
 from seqcredit.rewards.bleu import corpus_counts
 from seqcredit.rewards.finished import finished_scores
+from seqcredit.rewards.prefixes import present
+from seqcredit.rewards.scores import scored
 from seqcredit.search import sample
-from seqcredit.types import Alphabet, Batch, Reward, lengths, token_mask
+from seqcredit.types import EOS, Alphabet, Batch, Reward, lengths, token_mask
 
 
 class Rollout(NamedTuple):
@@ -56,9 +58,8 @@ def roll_out(actor: Network, batch: Batch, reward: Reward, noise: Noise, asked: 
     with part("actor"):
         drawn, known = _score(actor, memory, (tokens, also), (dropout, dropped_too), asked.samples)
     with torch.no_grad(), part("reward"):
-        words, references = alphabet.as_words(tokens), alphabet.as_words(whole.references)
-        scores = reward.prefix_scores(words, references)
-        ends = (finished_scores(reward, words, references) - scores)[:, :-1] if asked.ends else None
+        scores = scored(reward, alphabet, tokens, whole)
+        ends = (scored(reward, alphabet, tokens, whole, finished_scores) - scores)[:, :-1] if asked.ends else None
     reference = None if known is None else Along.of(actor, known, asked.fused)
     forced, says = at_bound(tokens, asked.bound), Along.of(actor, drawn, asked.fused)
     return Rollout(tokens, whole, forced, scores, ends, says, reference)
@@ -94,19 +95,29 @@ def spread(returns: Float[Tensor, "B T"], real: Bool[Tensor, "B T"]) -> Sums:
 def watch(rollout: Rollout, alphabet: Alphabet) -> Sums:
     """What is worth watching of samples."""
     tokens, references = rollout.tokens, rollout.batch.references
-    words, known = lengths(tokens, alphabet.eos), lengths(references[:, 0], alphabet.eos)
+    words = lengths(tokens, alphabet.eos)
     unknown = torch.zeros_like(words) if alphabet.unk is None else tokens == alphabet.unk
     return {
         "reward": (rollout.scores[:, -1].sum(), count(tokens)),
-        "length_ratio": (words.sum(), known.sum()),
+        "length_ratio": _length_ratio(words, references[:, :1], alphabet.eos),
         "repeated": (repeated_bigrams(tokens, alphabet.eos), (words - 1).clamp(min=0).sum()),
         "unknown": (unknown.sum(), words.sum()),
         **_bleu_counts(alphabet.as_words(tokens), alphabet.as_words(references)),
     }
 
 
+def _length_ratio(words: Int[Tensor, " B"], own: Int[Tensor, "B r L"], eos: int) -> tuple[Tensor, Tensor]:
+    """Words of samples, and of their own references, where they have one."""
+    there = present(own)
+    return (words.unsqueeze(1) * there).sum(), (lengths(own, eos) * there).sum()
+
+
 def _bleu_counts(tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Sums:
-    """What the corpus BLEU of the samples is made of."""
+    """What the corpus BLEU of the samples is made of; a sentence without references has no part in it."""
+    if not references.shape[1]:
+        return {}
+    without = ~present(references).any(1, keepdim=True)
+    tokens, references = tokens.masked_fill(without, EOS), references.masked_fill(without.unsqueeze(-1), EOS)
     matches, totals, closest = corpus_counts(tokens, references)
     precisions = {f"precision_{n}": pair for n, pair in enumerate(zip(matches, totals, strict=True), 1)}
     return {**precisions, "closeness": (totals[0], closest)}

@@ -43,7 +43,7 @@ class SoftQ(Proposing):
         critic, alphabet = models.judge, models.judge.alphabet
         proposals = self.propose(batch, noise, critic)
         tokens = proposals.tokens
-        scores = prefix_scores(reward, alphabet, tokens, batch.references)
+        scores = prefix_scores(reward, alphabet, tokens, batch)
         dropout = critic.drop(tokens.shape[-1], noise)
         later = self._later(models, batch, proposals)
         real = token_mask(tokens, alphabet.eos).sum()
@@ -53,7 +53,7 @@ class SoftQ(Proposing):
             loss = soft_residual(q, later, tokens, token_rewards(scores), self.tau, self.steps, self.bounded(tokens))
             watched = {"td": (loss.detach(), real)}
             if self.exact_eos:
-                gains = prefix_scores(reward, alphabet, tokens, batch.references, finished_scores) - scores
+                gains = prefix_scores(reward, alphabet, tokens, batch, finished_scores) - scores
                 error = terminal_error(q, tokens, gains[..., :-1])
                 watched["eos_error"] = (error.detach(), real)
                 loss = loss + self.exact_eos * error

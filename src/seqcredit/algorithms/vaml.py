@@ -19,6 +19,7 @@ from seqcredit.models.policy import Network, Written, read
 from seqcredit.options import ABOVE_0, SHARE, option
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.rewards.scaling import rescaled
+from seqcredit.rewards.scores import final_scores
 from seqcredit.types import Batch, Reward
 
 
@@ -53,7 +54,7 @@ class Raml(Proposing):
         if self.proposal == "exact":  # the reference counts as often as it is drawn
             return proposals, alike.index_fill(1, proposals.fork.new_zeros(1), 0) / (self.samples - 1)
         payoff = rescaled(reward, self.weight_scaled)
-        final = prefix_scores(payoff, model.alphabet, proposals.tokens, batch.references)[..., -1]
+        final = prefix_scores(payoff, model.alphabet, proposals.tokens, batch, final_scores)
         return proposals, importance_weights(final, self.tau if self.weight_tau is None else self.weight_tau)
 
 

@@ -25,6 +25,7 @@ from seqcredit.commands import (
     table,
     train,
     translate,
+    tune,
     verify,
     watch,
 )
@@ -47,7 +48,7 @@ class Command(Protocol):
 # In the order of `seqcredit --help`.
 GROUPS: dict[str, tuple[Command, ...]] = {
     "data": (prepare, features),
-    "train": (train, resume, sweep, demo, recipes),
+    "train": (train, tune, resume, sweep, demo, recipes),
     "use": (translate, caption, export),
     "judge": (evaluate, compare, headroom, record, table, plot, report, sheet),
     "look": (inspect, serve, watch),

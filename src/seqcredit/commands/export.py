@@ -5,7 +5,7 @@ from pathlib import Path
 
 from seqcredit.commands import shared
 
-ABOUT = "write one folder that can translate elsewhere"
+ABOUT = "write one folder that can be used elsewhere: by seqcredit, or by from_pretrained of transformers"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -17,8 +17,15 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write it, and say how it is used."""
-    from seqcredit.results.export import export
+    from seqcredit.experiments.build import load_actor
+    from seqcredit.results.export import export, save_pretrained
 
-    export(*shared.open_run(options.run_folder), options.out, options.phase)
+    found, prepared = shared.open_run(options.run_folder)
+    if prepared.tokenizer is not None:
+        actor = load_actor(found, prepared, phase=options.phase)
+        save_pretrained(found, prepared, actor, options.out, options.phase)
+        print(f"written to {options.out}; `from_pretrained` of transformers loads it")
+        return 0
+    export(found, prepared, options.out, options.phase)
     print(f"written to {options.out}; try `seqcredit translate {options.out}`")
     return 0

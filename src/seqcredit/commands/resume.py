@@ -18,7 +18,8 @@ def run(options: argparse.Namespace) -> int:
     """Train what is left, and evaluate."""
     from seqcredit.training.processes import Processes
 
+    processes = Processes.join()  # before the device is looked at: it picks the GPU
     shared.use_device(options)
     found, prepared = shared.open_run(options.run_folder)
     found.must_be_ours()
-    return train.finish(found, prepared, options, Processes.join())
+    return train.finish(found, prepared, options, processes)

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqcredit.data.prepared import Split
-from seqcredit.data.vocabulary import Vocabulary
-from seqcredit.types import ABSENT, Batch, pad, pad_references
+from seqcredit.data.prepared import Prepared, Split
+from seqcredit.types import ABSENT, Batch, pad, pad_open, pad_references
 
 WINDOW = 50  # batches that are sorted by length together
 
@@ -99,10 +98,11 @@ def to_device(batch: Batch, device: torch.device | str) -> Batch:
     return Batch(source.to(device, non_blocking=True), references.to(device, non_blocking=True))
 
 
-def from_sentences(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary) -> Batch:
-    """Sentences in words as one batch without references: (B, 0, 1)."""
-    sources = [vocabulary.encode(words) for words in sentences]
-    return Batch(pad(sources), pad_references([[] for _ in sources]))
+def from_sentences(sentences: Sequence[Sequence[str]], prepared: Prepared) -> Batch:
+    """Sentences, cut as the corpus was, as one batch without references: (B, 0, 1)."""
+    sources = [prepared.source_vocabulary.encode(words) for words in sentences]
+    nothing = pad_references([[] for _ in sources])
+    return Batch(pad(sources) if prepared.tokenizer is None else pad_open(sources), nothing)
 
 
 def examples(split: Split, pairs: Indices) -> Indices:

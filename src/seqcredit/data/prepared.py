@@ -17,12 +17,13 @@ text as JSON, and ids of sources are all that the model reads, so that no eos is
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from seqcredit.data.storage import MANIFEST, Pictures, Sequences, checksum, open_array, with_suffix, written_lines
@@ -30,7 +31,7 @@ from seqcredit.data.text import Cut, Example, Pieces, TextOptions, detokenize, t
 from seqcredit.data.tokenizer import TOKENIZER, ModelTokenizer
 from seqcredit.data.vocabulary import Vocabulary
 from seqcredit.errors import UserError, in_words, require
-from seqcredit.types import ABSENT, EOS, FIRST_WORD, Alphabet
+from seqcredit.types import ABSENT, EOS, FIRST_WORD, Alphabet, Known
 
 FORMAT = 1
 FEATURES = "features.npy"
@@ -149,13 +150,18 @@ class Split:
         """The references of one example in words, as evaluation needs them: unknown words as they were."""
         return _words(_line(self._reference_file, self._reference_starts[index]))
 
-    def reference_texts(self) -> Iterator[list[list[str]]]:
+    def reference_texts(self) -> Iterator[Known]:
         """The references of every example in words, one example after another."""
-        return (_words(line) for line in written_lines(self._reference_file))
+        pairs = zip(written_lines(self._reference_file), self.plain_sources(), strict=True)
+        return (Known(_words(line), source) for line, source in pairs)
 
     def source_texts(self) -> Iterator[list[str]]:
         """Every source in words."""
-        return (self._source(line).split() for line in written_lines(self._source_file))
+        return (text.split() for text in self.plain_sources())
+
+    def plain_sources(self) -> Iterator[str]:
+        """Every source as text."""
+        return (self._source(line) for line in written_lines(self._source_file))
 
     def example(self, index: int) -> Example:
         """One example in plain text."""
@@ -263,8 +269,15 @@ class Prepared:
     def cut(self, sentence: str) -> list[str]:
         """A sentence of the source language as the source vocabulary's words, cut as the corpus was."""
         if self.tokenizer is not None:
-            return self.tokenizer.pieces(self.tokenizer.source_ids(self.tokenizer.prompt(sentence)))
+            return self.read_as(self.tokenizer.prompt(sentence))
         words, pieces = self._source_tokenizer(sentence), self._source_pieces
+        return words if pieces is None else pieces.cut(words)
+
+    def read_as(self, prepared_source: str) -> list[str]:
+        """A source of these data, as it was prepared, in the words of the source vocabulary."""
+        if self.tokenizer is not None:
+            return self.tokenizer.pieces(self.tokenizer.source_ids(prepared_source))
+        words, pieces = prepared_source.split(), self._source_pieces
         return words if pieces is None else pieces.cut(words)
 
     def reference_words(self, sentence: str) -> list[str]:
@@ -290,6 +303,29 @@ class Prepared:
         if self.tokenizer is not None:
             return self.words(self.target_vocabulary.encode(words))
         return words if self._target_pieces is None else self._target_pieces.join(words)
+
+    def spell(self, ids: Sequence[int]) -> str:
+        """Predicted ids as a text, given as rewards have them: in the alphabet of words, without eos."""
+        own = self.alphabet.from_words(torch.tensor(ids, dtype=torch.long)).tolist()
+        return " ".join(self.words(own)) if self.tokenizer is None else self.tokenizer.text(own)
+
+    def spell_source(self, ids: Sequence[int]) -> str:
+        """Ids of a source as the text that they were made of, if it is one of these data, else as they say it."""
+        if self.tokenizer is None:
+            return " ".join(self.source_vocabulary.decode(ids))
+        return self._sources.get(tuple(ids)) or self.tokenizer.text(ids)
+
+    @cached_property
+    def _sources(self) -> dict[tuple[int, ...], str]:
+        """The text of every source by its ids."""
+        found = {}
+        for name in self.manifest.splits:
+            split = self.split(name)
+            assert isinstance(split.source_half, Sequences)
+            ids, offsets = split.source_half.ids, split.source_half.offsets
+            for number, text in enumerate(split.plain_sources()):
+                found[tuple(ids[offsets[number] : offsets[number + 1]].tolist())] = text
+        return found
 
     def sentence(self, words: list[str]) -> str:
         """Predicted words as a line to read."""

@@ -76,6 +76,8 @@ class Sequences:
         """The sequences with these numbers as one array, each closed with eos and filled up with eos; or open."""
         starts, lengths = self.offsets[numbers], self.lengths[numbers]
         column = np.arange(lengths.max(initial=0) + (self.fill != ABSENT))
+        if not len(self.ids):  # all of them are empty
+            return np.full((*lengths.shape, len(column)), self.fill, np.int64)
         place = np.minimum(starts[..., None] + column, len(self.ids) - 1)  # beyond a sequence: anything that exists
         return np.where(column < lengths[..., None], self.ids[place], self.fill).astype(np.int64)
 

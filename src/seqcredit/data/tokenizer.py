@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOKENIZER, ALPHABET = "tokenizer", "alphabet.json"
 Messages = Sequence[Mapping[str, str]]  # of a chat: {"role": "user", "content": ...}
-HUB = "A model from Hugging Face needs the package transformers: run `pip install 'seqcredit[hf]'`."
+HUB = "A tokenizer from Hugging Face needs the package transformers: run `pip install 'seqcredit[hf]'`."
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,15 @@ class ModelTokenizer:
         return list(self.tokenizer(text, add_special_tokens=not self.chat)["input_ids"])
 
     def target_ids(self, text: str) -> list[int]:
-        """A text as the model writes it, without special tokens; eos is for the end alone."""
+        """A text as the model writes it; eos is for the end alone, and what is no action cannot be written."""
         ids = self.tokenizer(text_target=text, add_special_tokens=False)["input_ids"]
-        return [number for number in ids if number != self.alphabet.eos]
+        return [number for number in ids if number in self._writable]
+
+    @cached_property
+    def _writable(self) -> set[int]:
+        actions = self.alphabet.actions
+        numbers = range(self.alphabet.size) if actions is None else actions.nonzero().squeeze(1).tolist()
+        return set(numbers) - {self.alphabet.eos}
 
     def text(self, ids: Iterable[int]) -> str:
         """What ids before the first eos say."""
@@ -101,7 +107,7 @@ class ModelTokenizer:
         damaged = f"{folder} does not hold a tokenizer that can be read: prepare the data again."
         with in_words((OSError, ValueError, KeyError, TypeError), damaged):
             record = json.loads((folder / ALPHABET).read_text())
-            alphabet = Alphabet(record["size"], record["eos"], record["unk"], _mask(record))
+            alphabet = Alphabet(record["size"], record["eos"], record["unk"], _mask(record["size"], record["barred"]))
             return cls(AutoTokenizer.from_pretrained(folder), alphabet, chat)
 
 
@@ -110,10 +116,10 @@ def _record(alphabet: Alphabet) -> dict[str, object]:
     return {"size": alphabet.size, "eos": alphabet.eos, "unk": alphabet.unk, "barred": barred}
 
 
-def _mask(record: Mapping[str, list[int]]) -> torch.Tensor | None:
+def _mask(size: int, barred: list[int]) -> torch.Tensor | None:
     """Ids that may be chosen: all but the barred ones."""
-    if not record["barred"]:
+    if not barred:
         return None
-    actions = torch.ones(int(record["size"]), dtype=torch.bool)  # type: ignore[call-overload]
-    actions[record["barred"]] = False
+    actions = torch.ones(size, dtype=torch.bool)
+    actions[barred] = False
     return actions

@@ -1,12 +1,13 @@
 """From a recipe and a prepared folder to what there is to train."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from seqcredit.data.batches import collate
+from seqcredit.data.batches import collate, from_sentences
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments.recipe import Recipe
@@ -14,7 +15,7 @@ from seqcredit.experiments.runs import Run
 from seqcredit.models.policy import Network
 from seqcredit.rewards import metrics
 from seqcredit.rewards.metrics import Metric
-from seqcredit.rewards.payoff import Payoff, reward_of
+from seqcredit.rewards.payoff import Payoff, Spelling, reward_of
 from seqcredit.training.task import Task, networks_of
 from seqcredit.training.weights import of_network
 from seqcredit.types import Reward
@@ -57,9 +58,15 @@ def build_reward(recipe: Recipe, prepared: Prepared, folder: Path | None = None)
         train = prepared.split("train")
         if len(train) > MOST_DOCUMENTS:
             raise UserError(f"CIDEr-D counts the references of at most {MOST_DOCUMENTS:,} training examples.")
-        return collate(train, train.groups[:-1]).references
+        return prepared.alphabet.as_words(collate(train, train.groups[:-1]).references)
 
-    return reward_of(recipe.payoff, prepared.target_vocabulary.words, documents, folder)
+    return reward_of(recipe.payoff, spelling(prepared), documents, folder)
+
+
+def spelling(prepared: Prepared) -> Spelling:
+    """How the ids of prepared data are read."""
+    words, own = prepared.target_vocabulary.words, prepared.tokenizer is not None
+    return Spelling(words, prepared.spell, prepared.spell_source, own)
 
 
 def build_metric(recipe: Recipe, prepared: Prepared, folder: Path | None = None, name: str | None = None) -> Metric:
@@ -71,7 +78,20 @@ def build_metric(recipe: Recipe, prepared: Prepared, folder: Path | None = None,
     changed = [f"{key}:{value}" for key, value in values.items() if value != getattr(Payoff(), key)]
     says = "|".join(["mean reward", payoff.metric, *changed])
     reward = build_reward(recipe, prepared, folder)
-    return metrics.mean_reward(reward, lambda words: prepared.target_ids(list(words)), says)
+    return mean_reward(reward, prepared, says)
+
+
+def mean_reward(reward: Reward, prepared: Prepared, says: str) -> Metric:
+    """The mean of a reward on prepared data, as a metric."""
+    alphabet = prepared.alphabet
+
+    def ids(words: Sequence[str]) -> list[int]:
+        return alphabet.as_words(torch.tensor(prepared.target_ids(list(words)), dtype=torch.long)).tolist()
+
+    def sources(texts: list[str]) -> Tensor:
+        return from_sentences([prepared.read_as(text) for text in texts], prepared).source
+
+    return metrics.mean_reward(reward, ids, says, None if prepared.pictures else sources)
 
 
 def load_actor(run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None) -> Network:

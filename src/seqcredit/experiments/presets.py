@@ -4,13 +4,15 @@ Every phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alo
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import TypeVar
 
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, Raml, Reinforce, SoftQ, Vaml
-from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Options, in_common, option
+from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Options, changed, in_common, option
 
 P = TypeVar("P", bound=Phase)
+G = TypeVar("G", bound="Plan")
+GENTLER = 20  # times lower than for a network that starts from nothing are the rates of a pretrained one
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,16 @@ class Plan(Options, ABC):
     def phases(self, trained: bool) -> tuple[Phase, ...]:
         """What to train, for a model that is trained already or for one that is not."""
 
-    def phase(self, kind: type[P], name: str, **others: Any) -> P:
+    def gentle(self: "G") -> "G":
+        """For a pretrained model: learning rates that were not given are a twentieth."""
+        default = type(self)()
+        names = [each.name for each in fields(self) if each.name.endswith("learning_rate")]
+        same = [name for name in names if getattr(self, name) == getattr(default, name)]
+        return changed(self, {name: getattr(default, name) / GENTLER for name in same})
+
+    def phase(self, kind: type[P], name: str, **others: object) -> P:
         """A phase with all options of this plan that it has too, unless others are given."""
-        return kind(**{"name": name, "optimizer": "adam", **in_common(self, kind), **others})
+        return changed(kind(**{"name": name, "optimizer": "adam", **in_common(self, kind)}), others)
 
 
 @dataclass(frozen=True)

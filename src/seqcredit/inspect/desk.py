@@ -180,7 +180,7 @@ class Desk:
             raise UserError("These runs translate: send `source`, a text, and no `picture`.")
         words = self.prepared.cut(asked.source)
         require(words, "source: there is no word in it.")
-        return from_sentences([words], self.prepared.source_vocabulary).source.to(device)
+        return from_sentences([words], self.prepared).source.to(device)
 
     def _see(self, picture: str) -> torch.Tensor:
         """Features of a photograph."""

@@ -32,6 +32,7 @@ from seqcredit.credit.values import (
 )
 from seqcredit.inspect.examiners import Examiner
 from seqcredit.rewards.payoff import Payoff
+from seqcredit.rewards.scores import scored
 from seqcredit.types import EOS, Batch, Json, lengths
 
 TOP = 5  # words that are listed for a state
@@ -112,7 +113,7 @@ def judge_tokens(
     lists: dict[str, Sequence[States | None]] = {}
     scores = q = None
     if batch.references.shape[1]:
-        scores = examiner.reward.prefix_scores(tokens, batch.references)
+        scores = scored(examiner.reward, examiner.actor.alphabet, tokens, batch)
         rewards = token_rewards(scores)
         columns |= {"rewards": rewards, "returns": returns_to_go(rewards, uncertainty, tokens, examiner.later_tau)}
         if examiner.critic is not None:

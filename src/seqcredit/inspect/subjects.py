@@ -83,7 +83,7 @@ def typed_batch(examiner: Examiner, source: str, references: Sequence[str]) -> t
     """A batch of one sentence, cut as the corpus was, and the references in words."""
     prepared = examiner.prepared
     require(not prepared.pictures, f"{prepared.folder} holds pictures, not sentences: leave out --source.")
-    batch = from_sentences([prepared.cut(source)], prepared.source_vocabulary)
+    batch = from_sentences([prepared.cut(source)], prepared)
     ids, texts = reference_ids(prepared, references)
     return to_device(Batch(batch.source, ids), examiner.device), texts
 

@@ -1,19 +1,28 @@
 """Networks from options: a class of options for each kind of network, which makes actors and critics."""
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from torch import Generator
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.models.captioner import Captioner
 from seqcredit.models.critic import Critic
+from seqcredit.models.hub import make_model, policy_of
+from seqcredit.models.huggingface import DecoderOnly, EncoderDecoder
+from seqcredit.models.judge import Judge
 from seqcredit.models.lstm import Seq2Seq
-from seqcredit.models.policy import Network
+from seqcredit.models.policy import AnyBody, Network
+from seqcredit.models.transformer import TransformerNetwork
 from seqcredit.options import BELOW_1, EVEN, FROM_0, FROM_1, Options, option
-from seqcredit.types import Alphabet
+from seqcredit.types import EOS, Alphabet
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+NOTHING = -2  # closes no row of references: all of them are read, one after another
 CRITICS = 1_000_003  # added to the seed for a critic's first weights
 
 
@@ -108,7 +117,103 @@ class LSTM(Architecture):
         return "dueling is true, but only a critic gives values; leave it to [critic]." if self.dueling else None
 
 
-Networks = LSTM  # all kinds
+@dataclass(frozen=True)
+class Transformer(Architecture):
+    """Our own small Transformer, for those who have no pretrained model: reads, then writes with a key-value cache.
+
+    >>> Transformer(width=128, heads=4).said()
+    'Transformer, 3 x 128, 4 heads'
+    >>> Transformer(width=100, heads=8)
+    Traceback (most recent call last):
+    seqcredit.errors.UserError: Transformer: width is 100, but it must be an even multiple of heads, which is 8.
+    """
+
+    width: int = option(256, FROM_1)
+    layers: int = option(3, FROM_1)  # of the encoder, and of the decoder
+    heads: int = option(4, FROM_1)
+    dropout: float = option(0.1, BELOW_1)
+    copy: int = option(64, FROM_0)  # critics: width of a word's code, by which Q speaks of the reference's words
+    kind = "transformer"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.width % (2 * self.heads):
+            raise UserError(
+                f"Transformer: width is {self.width}, but it must be an even multiple of heads, which is {self.heads}."
+            )
+
+    def actor(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> TransformerNetwork:
+        """It reads sentences, or sees pictures."""
+        return self._network(source, alphabet, seed, pictures)
+
+    def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Judge:
+        """It reads the references."""
+        generator = Generator().manual_seed(seed + CRITICS)
+        body = self._network(alphabet.size, alphabet, seed + CRITICS, source_eos=NOTHING)
+        return Judge(body, self.copy, references=references, generator=generator)
+
+    def _network(
+        self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False, source_eos: int = EOS
+    ) -> TransformerNetwork:
+        shape = (self.width, self.layers, self.heads, self.dropout)
+        return TransformerNetwork(source, alphabet, *shape, Generator().manual_seed(seed), pictures, source_eos)
+
+    def said(self) -> str:
+        """Its sizes."""
+        return f"Transformer, {self.layers} x {self.width}, {self.heads} heads"
+
+
+@dataclass(frozen=True)
+class HuggingFace(Architecture):
+    """A model from Hugging Face by its configuration, as `seqcredit.train` and `seqcredit tune` write it down.
+
+    A critic has the actor's body, and its first weights if it is made beside it.
+    """
+
+    config: str = ""  # config.json in a line
+    generation: str = "{}"  # generation_config.json in a line
+    dropout: float = option(0.0, BELOW_1)  # of what the readout sees; nothing is dropped within the model
+    copy: int = option(64, FROM_0)  # critics: width of a word's code, by which Q speaks of the words that it reads
+    reads: Literal["source", "references", "both"] = "references"  # critics
+    kind = "huggingface"
+
+    @classmethod
+    def of(
+        cls, model: "PreTrainedModel", reads: Literal["source", "references", "both"] = "references"
+    ) -> "HuggingFace":
+        """The options that make such a model again."""
+        settings = (model.config.to_dict(), model.generation_config.to_dict())
+        config, generation = (json.dumps(each, sort_keys=True) for each in settings)
+        return cls(config, generation, reads=reads)
+
+    def actor(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> EncoderDecoder | DecoderOnly:
+        """The model with random weights; those that it was trained to come from its run."""
+        require(
+            not pictures, "These data hold pictures: a model from Hugging Face reads text; take LSTM or Transformer."
+        )
+        return policy_of(make_model(self.config, self.generation, seed), alphabet, self.dropout)
+
+    def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Judge:
+        """The same body with a head that starts at 0."""
+        return self.critic_like(self.actor(0, alphabet, seed + CRITICS), seed, references)
+
+    def critic_like(self, body: AnyBody, seed: int, references: Literal["own", "all"] = "own") -> Judge:
+        """A critic with a body that knows something already."""
+        generator = Generator().manual_seed(seed + CRITICS)
+        return Judge(body, self.copy, self.reads, references, generator)
+
+    def said(self) -> str:
+        """Which model it is."""
+        settings = json.loads(self.config)
+        return f"{(settings.get('architectures') or [settings.get('model_type')])[0]} of Hugging Face"
+
+    @property
+    def shape(self) -> dict[str, object]:
+        """What tells two models apart."""
+        return {"config": self.config, "copy": self.copy}
+
+
+Networks = LSTM | Transformer | HuggingFace  # all kinds
 
 
 def differences(mine: Architecture, theirs: Architecture) -> list[tuple[str, object, object]]:

@@ -52,7 +52,7 @@ class Critic(Seq2Seq):
             plain, self.readout = self.readout, nn.Linear(hidden + copy, actions)
             initialise(self.pointer, generator)
             with torch.no_grad():
-                self.readout.weight.copy_(torch.cat([plain.weight, _codes(actions, copy, generator)], 1))
+                self.readout.weight.copy_(torch.cat([plain.weight, codes(actions, copy, generator)], 1))
                 self.readout.bias.copy_(plain.bias)
         self.common = nn.Linear(hidden, 1) if dueling else None
         if self.common is not None:
@@ -119,12 +119,13 @@ class Critic(Seq2Seq):
 def update_target(target: nn.Module, source: nn.Module, rate: float) -> None:
     """target <- rate * source + (1 - rate) * target, in place.
 
-    The target network of ERAC, where the rate is beta.
+    The target network of ERAC, where the rate is beta. It may have more digits than the source: few lose small steps.
     """
-    torch._foreach_lerp_(list(target.parameters()), list(source.parameters()), rate)
+    pairs = [*zip(target.parameters(), source.parameters(), strict=True)]
+    torch._foreach_lerp_([mine for mine, _ in pairs], [weight.to(mine.dtype) for mine, weight in pairs], rate)
 
 
-def _codes(words: int, width: int, generator: Generator | None) -> Float[Tensor, "V C"]:
+def codes(words: int, width: int, generator: Generator | None) -> Float[Tensor, "V C"]:
     """A vector of length 1 for each word; `width` neighbours at a time are orthogonal, all others nearly so."""
     device = None if generator is None else generator.device
     blocks = torch.randn(-(-words // width), width, width, generator=generator, device=device)

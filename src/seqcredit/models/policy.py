@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seqcredit.draws import Noise
@@ -177,8 +177,68 @@ class Policy(nn.Module, ABC, Generic[M, S]):
         """Draw what is dropped along sequences; None where nothing is, or where the model drops on its own."""
         return None
 
+    def read(self, batch: Batch) -> M:
+        """Its memory of the half of a batch that it reads."""
+        return self.encode(batch.references if self.reads == "references" else batch.source)
+
 
 Network = Policy[Any, Any]  # of whatever memory and state
+
+
+class Reading(Rows, Protocol):
+    """A memory that tells what was read, place by place."""
+
+    @property
+    def states(self) -> Float[Tensor, "B S D"]:
+        """What the model makes of each place."""
+
+    @property
+    def mask(self) -> Bool[Tensor, "B S"]:
+        """False on padding."""
+
+    @property
+    def ids(self) -> Int[Tensor, "B S"]:
+        """What stands there."""
+
+
+N = TypeVar("N", bound=Reading)
+
+
+class Body(Policy[N, S]):
+    """A policy whose scores are a readout of features, so that a critic can have a readout of its own for them."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Of features."""
+
+    @abstractmethod
+    def hidden(self, memory: N, tokens: Int[Tensor, "B T"], dropout: Dropout | None = None) -> Float[Tensor, "B T D"]:
+        """Features before each token."""
+
+    @abstractmethod
+    def advance(
+        self, memory: N, state: S, token: Int[Tensor, " B"] | None, dropout: Float[Tensor, "B D"] | None = None
+    ) -> tuple[Float[Tensor, "B D"], S]:
+        """Features after `token`, and the state then; None stands for bos."""
+
+    @abstractmethod
+    def scored(self, features: Float[Tensor, "*B D"]) -> Scores:
+        """Scores of features."""
+
+    def score(self, memory: N, tokens: Int[Tensor, "B T"], dropout: Dropout | None = None) -> Scores:
+        """Scores of each token from those before it."""
+        return self.scored(self.hidden(memory, tokens, dropout))
+
+    def step(
+        self, memory: N, state: S, token: Int[Tensor, " B"] | None, dropout: Float[Tensor, "B D"] | None = None
+    ) -> tuple[Scores, S]:
+        """Scores of the next token after `token`, and the state then."""
+        features, after = self.advance(memory, state, token, dropout)
+        return self.scored(features), after
+
+
+AnyBody = Body[Any, Any]
 
 
 class Branching(ABC):
@@ -197,7 +257,7 @@ class Branching(ABC):
 
 def read(model: Policy[M, S], batch: Batch) -> M:
     """A model's memory of the half of a batch that it reads."""
-    return model.encode(batch.references if model.reads == "references" else batch.source)
+    return model.read(batch)
 
 
 class Readout:

@@ -7,9 +7,14 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
+from seqcredit.algorithms import objective_of
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import MANIFEST, new_folder
+from seqcredit.errors import UserError
 from seqcredit.experiments.runs import Run
+from seqcredit.models.build import HuggingFace
+from seqcredit.models.huggingface import DecoderOnly, EncoderDecoder
+from seqcredit.models.policy import Network
 from seqcredit.rewards.figures import KEPT, figure
 from seqcredit.types import Json
 
@@ -27,6 +32,19 @@ def export(run: Run, prepared: Prepared, out: Path, phase: str | None = None) ->
         (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         _vocabularies(prepared, folder / "data")
         (folder / "README.md").write_text(_card(run, name), encoding="utf-8")
+
+
+def save_pretrained(run: Run, prepared: Prepared, actor: Network, out: Path, phase: str | None = None) -> Path:
+    """A model of transformers as a folder that its `from_pretrained` loads, with tokenizer and model card."""
+    if not isinstance(actor, EncoderDecoder | DecoderOnly) or prepared.tokenizer is None:
+        raise UserError(
+            f"The model of {run.folder} is not one of transformers: use `seqcredit export {run.folder} FOLDER`."
+        )
+    with new_folder(out) as folder:
+        actor.model.save_pretrained(folder)
+        prepared.tokenizer.tokenizer.save_pretrained(folder)
+        (folder / "README.md").write_text(_card(run, phase or run.phases_done()[-1]), encoding="utf-8")
+    return out
 
 
 def _vocabularies(prepared: Prepared, folder: Path) -> None:
@@ -52,6 +70,14 @@ def _card(run: Run, phase: str) -> str:
     return (
         f"# {run.recipe.name}\n\nPhase `{phase}`, seed {run.recipe.seed}, seqcredit {run.about['seqcredit']} at commit "
         f"{run.about['commit'] or 'unknown'}, torch {run.about['torch']}.\n\n"
-        f"{run.recipe.actor.said()}.\n\n{measured}\n\n"
-        "`seqcredit translate THIS_FOLDER < text` translates; `resolved.toml` tells how it was trained.\n"
+        f"{run.recipe.actor.said()}.\n\n{measured}\n\n{_use(run)}\n"
     )
+
+
+def _use(run: Run) -> str:
+    """How to use what was exported."""
+    if isinstance(run.recipe.actor, HuggingFace):
+        phases = ", ".join(f"{objective_of(phase)} ({phase.name})" for phase in run.recipe.phase)
+        payoff = run.recipe.payoff.metric
+        return f"`from_pretrained` of transformers loads it. It was trained by {phases}; the pay-off is {payoff}."
+    return "`seqcredit translate THIS_FOLDER < text` translates; `resolved.toml` tells how it was trained."

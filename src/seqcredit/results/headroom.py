@@ -25,6 +25,7 @@ from seqcredit.experiments.runs import Run
 from seqcredit.models.policy import Network, Rows, repeat
 from seqcredit.results.evaluate import metric_of
 from seqcredit.rewards.metrics import Metric, corpus
+from seqcredit.rewards.scores import final_scores, scored
 from seqcredit.search import beam, greedy, sample
 from seqcredit.search.sample import device_of
 from seqcredit.training.watch import duration
@@ -66,14 +67,19 @@ class Speaker:
         found = beam(self.actor, memory, self.bound, self.width, self.width)
         few, judges = self._drawn(memory, self.samples).chunk(2, 1)  # no sample is its own judge
         candidates = _side_by_side(found.tokens, few)
-        references = batch.references.repeat_interleave(self.width, 0)
-        known = self.reward.prefix_scores(found.tokens.flatten(0, 1), references)[:, -1].view_as(found.logp)
+        known = self.earned(found.tokens.flatten(0, 1), batch.repeated(self.width)).view_as(found.logp)
+        in_words = self.actor.alphabet.as_words
+        believed = expected_payoffs(self.reward, in_words(candidates), in_words(judges), batch.source)
         return {
             **self.offhand(memory, batch),
             "beam": found.tokens[:, 0],
-            "believed": _best(candidates, expected_payoffs(self.reward, candidates, judges)),
+            "believed": _best(candidates, believed),
             "known": _best(found.tokens, known.masked_fill(found.logp == -torch.inf, -torch.inf)),
         }
+
+    def earned(self, said: Int[Tensor, "B T"], batch: Batch) -> Float[Tensor, " B"]:
+        """The pay-off of what it says."""
+        return scored(self.reward, self.actor.alphabet, said, batch, final_scores)
 
     def surprise(self, memory: Rows, batch: Batch) -> tuple[float, int]:
         """- log pi of the first references, and the number of their tokens."""
@@ -88,12 +94,13 @@ class Speaker:
 
 
 def expected_payoffs(
-    reward: Reward, candidates: Int[Tensor, "B K T"], samples: Int[Tensor, "B n L"]
+    reward: Reward, candidates: Int[Tensor, "B K T"], samples: Int[Tensor, "B n L"], source: Tensor | None = None
 ) -> Float[Tensor, "B K"]:
     """What each candidate is worth on the average, with each of the samples as its reference in turn."""
     K, words = candidates.shape[1], candidates.flatten(0, 1)
+    read = None if source is None else source.repeat_interleave(K, 0)
     scores = [
-        reward.prefix_scores(words, one.unsqueeze(1).repeat_interleave(K, 0))[:, -1].unflatten(0, (-1, K))
+        final_scores(reward, words, one.unsqueeze(1).repeat_interleave(K, 0), read).unflatten(0, (-1, K))
         for one in samples.unbind(1)
     ]
     return torch.stack(scores).mean(0)
@@ -153,7 +160,7 @@ def _heard(
         memory = speaker.actor.encode(batch.source)
         for way, said in ask(memory, batch).items():
             words.setdefault(way, []).extend(prepared.words(ids) for ids in said.tolist())
-            payoff = float(speaker.reward.prefix_scores(said, batch.references)[:, -1].sum())
+            payoff = float(speaker.earned(said, batch).sum())
             earned[way] = earned.get(way, 0.0) + payoff
         references += [split.reference_text(int(example)) for example in examples(split, pairs)]
         surprise, count = speaker.surprise(memory, batch)

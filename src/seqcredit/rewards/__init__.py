@@ -1,6 +1,6 @@
 """How good is a prefix? Every class here scores all prefixes of a batch at once.
 
-`Custom` wraps any function, `OnlyFinished` and `OwnReference` any reward.
+`Custom` and `TextReward` wrap any function, `OnlyFinished`, `OwnReference` and `Weighted` any reward.
 
 >>> import torch
 >>> tokens, references = torch.tensor([[5, 7, 3, 0]]), torch.tensor([[[5, 7, 2, 0]]])  # 0 is eos
@@ -19,6 +19,8 @@ from seqcredit.rewards.finished import OnlyFinished
 from seqcredit.rewards.linear import LinearBleu
 from seqcredit.rewards.own import OwnReference
 from seqcredit.rewards.rouge import RougeL, RougeN
+from seqcredit.rewards.text import TextReward
+from seqcredit.rewards.weighted import Weighted
 
 __all__ = [
     "Bleu",
@@ -32,4 +34,6 @@ __all__ = [
     "OwnReference",
     "RougeL",
     "RougeN",
+    "TextReward",
+    "Weighted",
 ]

@@ -1,23 +1,20 @@
 """A Python function as a reward."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from seqcredit.errors import UserError, require
-from seqcredit.named import said
-from seqcredit.rewards.prefixes import UNMATCHED, is_word, present, real_dtype
+from seqcredit.errors import require
+from seqcredit.rewards.calls import Calls, Ids, beginnings, groups, sequences, table
+from seqcredit.rewards.prefixes import UNMATCHED
 from seqcredit.types import UNK
 
 UNMATCHED_TEXT = "\N{REPLACEMENT CHARACTER}"  # the hypothesis' unk, where words are asked for and unk must not match
 
-Pair = tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]  # a prefix and its references, without eos
+Pair = tuple[Ids, tuple[Ids, ...]]  # a prefix and its references, without eos
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class Custom:
 
     `score(hypothesis, references) -> float`: a list of ids (of words, if `words` is given) and a list of such lists.
     With `text`, words are joined by spaces: a text and a list of texts. If `batched`, a list of hypotheses and a list
-    of the references of each -> as many floats. eos is never passed.
+    of the references of each -> as many floats. eos is never passed. `TextReward` knows sources and tokenizers, too.
     """
 
     score: Callable[..., object]
@@ -42,61 +39,28 @@ class Custom:
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """Your score of the first 0, 1, ..., T tokens."""
-        pairs = [
-            [(tuple(ids[:end]), group) for end in range(len(ids) + 1)]
-            for ids, group in zip(self._hypotheses(tokens), _groups(references), strict=True)
-        ]
-        scores = self._scores(list(dict.fromkeys(pair for row in pairs for pair in row)))
-        width = tokens.shape[1] + 1
-        table = [[scores[pair] for pair in row + row[-1:] * (width - len(row))] for row in pairs]
-        return torch.tensor(table, dtype=real_dtype(self.dtype), device=tokens.device).view(-1, width)
+        rows = [[(ids, group) for ids in beginnings(whole)] for whole, group in self._pairs(tokens, references)]
+        return table(rows, self._answers, tokens.shape[1] + 1, self.dtype, tokens.device)
 
-    def _hypotheses(self, tokens: Int[Tensor, "B T"]) -> list[list[int]]:
-        ids = tokens if self.unk_matches else tokens.masked_fill(tokens == UNK, UNMATCHED)
-        sizes = is_word(tokens).sum(-1).tolist()
-        return [row[:size] for row, size in zip(ids.tolist(), sizes, strict=True)]
+    def final_scores(
+        self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"], source: Tensor | None
+    ) -> Float[Tensor, " B"]:
+        """Your score of all tokens."""
+        rows = [[pair] for pair in self._pairs(tokens, references)]
+        return table(rows, self._answers, 1, self.dtype, tokens.device).squeeze(1)
 
-    def _scores(self, pairs: list[Pair]) -> dict[Pair, float]:
-        """Call the function for all pairs."""
-        hypotheses = [self._spell(ids) for ids, _ in pairs]
-        references = [[self._spell(ids) for ids in group] for _, group in pairs]
-        if self.batched:
-            values = self._call(hypotheses, references) if pairs else []
-            if not isinstance(values, list) or len(values) != len(pairs):
-                got = f"{len(values)} scores" if isinstance(values, list) else f"a {type(values).__name__}"
-                wanted = f"{len(pairs)} prefixes, return one float for each"
-                raise UserError(f"{self.name}: the function returned {got} for {wanted}.")
-        else:
-            values = [self._call(*arguments) for arguments in zip(hypotheses, references, strict=True)]
-        found = zip(pairs, values, hypotheses, strict=True)
-        return {pair: self._finite(value, prefix) for pair, value, prefix in found}
+    def _pairs(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> list[Pair]:
+        """Whole sequences and their references."""
+        unknown = UNK if self.unk_matches else UNMATCHED
+        whole = [tuple(unknown if i == UNK else i for i in ids) for ids in sequences(tokens)]
+        return list(zip(whole, groups(references), strict=True))
 
-    def _call(self, hypothesis: object, references: object) -> object:
-        """The function's answer as plain floats or lists; its errors are shown as what they are."""
-        try:  # for every prefix: no context here
-            value = self.score(hypothesis, references)
-        except Exception as error:  # whatever the user's function does
-            raise UserError(f"{self.name}: the function failed. {said(error)}.") from error
-        if isinstance(value, Tensor | np.ndarray | np.generic):
-            return value.tolist()
-        return list(value) if isinstance(value, tuple) else value
+    def _answers(self, pairs: Sequence[Pair]) -> list[float]:
+        given = [(self._spell(ids), [self._spell(one) for one in group]) for ids, group in pairs]
+        return Calls(self.score, self.name, self.batched).answers(given)
 
-    def _finite(self, value: object, prefix: object) -> float:
-        if isinstance(value, Real) and math.isfinite(value):
-            return float(value)
-        raise UserError(f"{self.name}: the function returned {value!r} for the prefix {prefix}, return a finite float.")
-
-    def _spell(self, ids: Sequence[int]) -> list[int] | list[str] | str:
+    def _spell(self, ids: Ids) -> list[int] | list[str] | str:
         if self.words is None:
             return list(ids)
         words = [UNMATCHED_TEXT if i == UNMATCHED else self.words[i] for i in ids]
         return " ".join(words) if self.text else words
-
-
-def _groups(references: Int[Tensor, "B R L"]) -> list[tuple[tuple[int, ...], ...]]:
-    """The references that each sentence has."""
-    sizes, there = is_word(references).sum(-1).tolist(), present(references).tolist()
-    return [
-        tuple(tuple(row[:size]) for row, size, kept in zip(*sentence, strict=True) if kept)
-        for sentence in zip(references.tolist(), sizes, there, strict=True)
-    ]

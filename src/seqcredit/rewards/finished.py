@@ -7,7 +7,9 @@ from torch import Tensor
 
 from seqcredit.rewards.bleu import Bleu
 from seqcredit.rewards.own import OwnReference
-from seqcredit.rewards.prefixes import ended
+from seqcredit.rewards.scores import at_end, final_scores, prefix_scores
+from seqcredit.rewards.text import TextReward
+from seqcredit.rewards.weighted import Weighted
 from seqcredit.types import Reward
 
 
@@ -23,20 +25,36 @@ class OnlyFinished:
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """0 for the first 0, 1, ... tokens, and R(y) from eos on."""
-        return self.reward.prefix_scores(tokens, references).masked_fill(~ended(tokens), 0)
+        return self.source_scores(tokens, references, None)
+
+    def source_scores(
+        self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"], source: Tensor | None
+    ) -> Float[Tensor, "B T+1"]:
+        """The same, with the source."""
+        return at_end(self.final_scores(tokens, references, source), tokens)
+
+    def final_scores(
+        self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"], source: Tensor | None
+    ) -> Float[Tensor, " B"]:
+        """R(y)."""
+        return final_scores(self.reward, tokens, references, source)
 
 
 def finished_scores(
-    reward: Reward, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]
+    reward: Reward, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"], source: Tensor | None = None
 ) -> Float[Tensor, "B T+1"]:
     """R of the first 0, 1, ..., T tokens if eos followed each time: less `prefix_scores`, it is what eos would add.
 
     Eq. (terminal_condition). A reward that is not from here is taken at the paper's word, R(prefix) = R(prefix + eos).
     """
     if isinstance(reward, OnlyFinished):
-        return finished_scores(reward.reward, tokens, references)
+        return finished_scores(reward.reward, tokens, references, source)
     if isinstance(reward, OwnReference):
-        return finished_scores(reward.reward, tokens, references[:, :1])
+        return finished_scores(reward.reward, tokens, references[:, :1], source)
+    if isinstance(reward, Weighted):
+        return reward.total(lambda part: finished_scores(part, tokens, references, source))
+    if isinstance(reward, TextReward):
+        return reward.every_prefix(tokens, references, source)
     if isinstance(reward, Bleu):
         reward = replace(reward, unfinished_brevity=True)
-    return reward.prefix_scores(tokens, references)
+    return prefix_scores(reward, tokens, references, source)

@@ -22,7 +22,9 @@ from seqcredit.rewards.cider import CiderD
 from seqcredit.rewards.edit import EditDistance
 from seqcredit.rewards.prefixes import reference_lengths
 from seqcredit.rewards.rouge import RougeL
-from seqcredit.types import FIRST_WORD, Reward, pad, pad_references
+from seqcredit.rewards.scores import final_scores
+from seqcredit.rewards.text import wanted_by
+from seqcredit.types import FIRST_WORD, Known, Reward, pad, pad_references
 
 if TYPE_CHECKING:
     import sacrebleu
@@ -197,32 +199,45 @@ EXACT = Ratio("exact", "exact match", _exact, "exact match|reference:any")
 METRICS: dict[str, Metric] = {each.name: each for each in (BLEU, CHRF, ROUGE_L, CIDER, EDIT, WRONG, EXACT)}
 
 
-def mean_reward(reward: Reward, ids: Callable[[Words], list[int]], signature: str = "mean reward") -> Metric:
-    """The mean reward of whole sequences; `ids` turns words into what the reward reads."""
+def mean_reward(
+    reward: Reward,
+    ids: Callable[[Words], list[int]],
+    signature: str = "mean reward",
+    sources: Callable[[list[str]], torch.Tensor] | None = None,
+) -> Metric:
+    """The mean reward of whole sequences; `ids` turns words into what the reward reads, `sources` the sources."""
 
     def rows(hypotheses: Sequence[Words], references: References) -> Statistics:
         found = []
         for start in range(0, len(hypotheses), AT_ONCE):
             words = pad([ids(each) for each in hypotheses[start : start + AT_ONCE]])
-            known = pad_references([[ids(each) for each in group] for group in references[start : start + AT_ONCE]])
-            found += reward.prefix_scores(words, known)[:, -1].tolist()
+            groups = references[start : start + AT_ONCE]
+            known = pad_references([[ids(each) for each in group] for group in groups])
+            texts = [group.source for group in groups if isinstance(group, Known)]
+            source = sources(texts) if sources and len(texts) == len(groups) else None
+            found += final_scores(reward, words, known, source).tolist()
         return _each(found)
 
     return Ratio(REWARD, "reward", rows, signature, digits=4, times=1.0)
 
 
 def own(name: str, function: object) -> Metric:
-    """The mean of the user's `function(text, references) -> float`.
+    """The mean of the user's `function(text, references) -> float`; it may ask for the `source`, as a reward may.
 
     It may say of itself what it is called (`label`), how it measures (`signature`), and `higher_is_better = False`.
     """
     if not callable(function):
         raise UserError(f"{name} is no function: a metric is function(text, references) -> float.")
+    wants = wanted_by(function, name)
 
     def score(words: Words, group: Sequence[Words]) -> float:
         text = " ".join(words)
+        known: list[str | list[str]] = [] if wants == "source" else [_texts(group)]
+        if wants != "references":
+            require(isinstance(group, Known), f"The metric {name} asks for the source, which is not known here.")
+            known += [group.source] if isinstance(group, Known) else []
         with in_words(Exception, lambda error: f"The metric {name} failed for {text!r}. {said(error)}."):
-            value = function(text, _texts(group))
+            value = function(text, *known)
             value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
         if not isinstance(value, Real) or not math.isfinite(value):
             raise UserError(f"The metric {name} returned {value!r} for {text!r}: return a finite number.")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seqcredit.rewards.scores import final_scores, prefix_scores
 from seqcredit.types import Reward
 
 
@@ -20,4 +21,16 @@ class OwnReference:
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """R of the first 0, 1, ..., T tokens."""
-        return self.reward.prefix_scores(tokens, references[:, :1])
+        return self.source_scores(tokens, references, None)
+
+    def source_scores(
+        self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"], source: Tensor | None
+    ) -> Float[Tensor, "B T+1"]:
+        """The same, with the source."""
+        return prefix_scores(self.reward, tokens, references[:, :1], source)
+
+    def final_scores(
+        self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"], source: Tensor | None
+    ) -> Float[Tensor, " B"]:
+        """R of all tokens."""
+        return final_scores(self.reward, tokens, references[:, :1], source)

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.named import find, is_named
 from seqcredit.options import UP_TO_1, Options, Range, in_common, option
 from seqcredit.rewards.bleu import Bleu
@@ -19,6 +19,7 @@ from seqcredit.rewards.finished import OnlyFinished
 from seqcredit.rewards.linear import LinearBleu
 from seqcredit.rewards.own import OwnReference
 from seqcredit.rewards.rouge import RougeL
+from seqcredit.rewards.text import Spell, TextReward, wanted_by
 from seqcredit.types import Reward
 
 METRICS = ("bleu", "linear-bleu", "edit", "hamming", "rouge-l", "chrf", "cider")
@@ -55,20 +56,26 @@ class Payoff(Options):
             )
 
 
-def reward_of(
-    payoff: Payoff, words: Sequence[str], documents: Callable[[], Tensor], folder: Path | None = None
-) -> Reward:
-    """The reward of a pay-off.
+class Spelling(NamedTuple):
+    """How ids are read."""
 
-    `words` has the text of each id; `documents` gives the references (D, R, L) of training, where they are needed.
-    """
-    reward = _metric(payoff, words, documents, folder)
+    words: Sequence[str]  # of each id
+    text: Spell  # of a sequence, in the alphabet of words
+    source: Spell  # of a source, as the model reads it
+    pieces: bool = False  # ids are parts of words
+
+
+def reward_of(
+    payoff: Payoff, spelling: Spelling, documents: Callable[[], Tensor], folder: Path | None = None
+) -> Reward:
+    """The reward of a pay-off; `documents` gives the references (D, R, L) of training, where they are needed."""
+    reward = _metric(payoff, spelling, documents, folder)
     if payoff.references == "own":
         reward = OwnReference(reward)
     return OnlyFinished(reward) if payoff.unfinished == "nothing" else reward
 
 
-def _metric(payoff: Payoff, words: Sequence[str], documents: Callable[[], Tensor], folder: Path | None) -> Reward:
+def _metric(payoff: Payoff, spelling: Spelling, documents: Callable[[], Tensor], folder: Path | None) -> Reward:
     """A reward by its name."""
     unk = payoff.unk_matches
     match payoff.metric:
@@ -83,7 +90,10 @@ def _metric(payoff: Payoff, words: Sequence[str], documents: Callable[[], Tensor
         case "rouge-l":
             return RougeL(unk_matches=unk)
         case "chrf":
-            return ChrF(words, unk_matches=unk)
+            require(
+                not spelling.pieces, "chrf counts the letters of words, and these ids are parts of words: take bleu."
+            )
+            return ChrF(spelling.words, unk_matches=unk)
         case "cider":
             return CiderD.from_references(documents(), unk_matches=unk)
         case "python":
@@ -95,4 +105,6 @@ def _metric(payoff: Payoff, words: Sequence[str], documents: Callable[[], Tensor
             found = find(name, folder)
             if not callable(found):
                 raise UserError(f"{name} is not a function: make it one of (text, references) that returns a number.")
-            return Custom(found, words, unk_matches=unk, text=True, name=name)
+            if spelling.pieces or wanted_by(found, name) != "references":
+                return TextReward(found, spelling.text, spelling.source, name=name)
+            return Custom(found, spelling.words, unk_matches=unk, text=True, name=name)

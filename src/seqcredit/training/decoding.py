@@ -9,7 +9,7 @@ import torch
 from seqcredit.data.batches import collate, from_sentences, sequential_batches, to_device
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
-from seqcredit.models.policy import Network
+from seqcredit.models.policy import M, Network, Policy, S
 from seqcredit.search import beam, greedy, replace_unknown
 
 
@@ -34,15 +34,22 @@ def decode(
     words: list[list[str]] = []
     for pairs in batches:
         batch = to_device(collate(split, pairs), device)
-        words += translate(model, prepared, batch.references if model.reads == "references" else batch.source, search)
+        words += search_in(model, prepared, model.read(batch), batch.source, search)
     model.train(was_training)
     return [words[place] for place in restore]
 
 
 def translate(model: Network, prepared: Prepared, source: torch.Tensor, search: Search) -> list[list[str]]:
     """The best translation of each sentence of a batch."""
+    return search_in(model, prepared, model.encode(source), source, search)
+
+
+def search_in(
+    model: Policy[M, S], prepared: Prepared, memory: M, source: torch.Tensor, search: Search
+) -> list[list[str]]:
+    """The best sequence for each row of what a model has read."""
     _check(prepared, search)
-    memory, vocabulary = model.encode(source), prepared.target_vocabulary
+    vocabulary = prepared.target_vocabulary
     if search.width == 1 and not search.replace_unknown:
         return [prepared.words(ids) for ids in greedy(model, memory, search.bound).tolist()]
     best = beam(model, memory, search.bound, search.width, length_penalty=search.length_penalty)
@@ -59,7 +66,7 @@ def n_best(
 ) -> list[tuple[list[str], float]]:
     """The best translations of one sentence as words, each with its log-probability."""
     cut = prepared.cut(sentence)
-    source = from_sentences([cut], prepared.source_vocabulary).source.to(device)
+    source = from_sentences([cut], prepared).source.to(device)
     return best_of(model, prepared, source, search, count, cut)
 
 

@@ -2,17 +2,19 @@
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
 from torch.profiler import record_function as part
 
-from seqcredit.algorithms import Models, Outcome, Phase, Progress
+from seqcredit.algorithms import Models, Phase, Progress
+from seqcredit.algorithms.phase import Sums
 from seqcredit.draws import Noise
 from seqcredit.models.critic import update_target
 from seqcredit.models.policy import Network
-from seqcredit.training.processes import Processes
+from seqcredit.training.processes import Processes, share
 from seqcredit.types import Batch, Reward
 
 Watched = dict[str, tuple[float, float]]  # sums, and what to divide them by
@@ -43,7 +45,7 @@ class Learner:
         for name, network in self.networks.items():
             network.train(name in (phase.trains if phase.drops is None else phase.drops))
         if phase.follows(Progress()) is not None:
-            self.networks["target"] = _frozen(self.networks["critic"])
+            self.networks["target"] = _precise(_frozen(self.networks["critic"]))
         if phase.remembers_start:
             self.networks["start"] = _frozen(self.networks["actor"])
         self.models = Models(**self.networks)
@@ -54,10 +56,17 @@ class Learner:
 
         `noise` says which rows of a larger batch these are, where several processes share it.
         """
-        noise, phase = noise or Noise(self.generator, len(batch.references)), self.phase
-        progress = progress or Progress()
-        outcome = phase.loss(self.models, batch, self.reward, noise, progress)
-        watched, speed = self._step(outcome, progress), phase.follows(progress)
+        noise, progress = noise or Noise(self.generator, len(batch.references)), progress or Progress()
+        for optimizer in self.optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
+        names, sums = list[str](), Watched()
+        for some, its_noise in _parts(batch, noise, self.phase.accumulate):
+            with self._precision(some.references.device):
+                outcome = self.phase.loss(self.models, some, self.reward, its_noise, progress)
+            self._backward(outcome.losses)
+            names, sums = list(outcome.losses), _added(sums, outcome.sums)
+        watched = self.processes.summed(sums) | self._step(names, progress)
+        speed = self.phase.follows(progress)
         if speed is not None:
             with part("target"):
                 update_target(self.networks["target"], self.networks["critic"], speed)
@@ -69,33 +78,71 @@ class Learner:
             for group in self.optimizers[name].param_groups:
                 group["lr"] *= factor
 
-    def _step(self, outcome: Outcome, progress: Progress) -> Watched:
-        """Backward and clip, network by network; they step when all gradients are known to be finite."""
-        watched = self.processes.summed(
-            {key: (float(total), float(count)) for key, (total, count) in outcome.sums.items()}
-        )
-        for name, loss in outcome.losses.items():
-            parameters = list(self.networks[name].parameters())
-            self.optimizers[name].zero_grad(set_to_none=True)
+    def _precision(self, device: torch.device) -> AbstractContextManager[object]:
+        """Of the products of a loss; what is summed is in float32 at the least."""
+        if self.phase.precision == "float32":
+            return nullcontext()
+        # Its cache would lose gradients in torch before 2.10: what is kept of a weight that samples have used has none.
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
+
+    def _backward(self, losses: Mapping[str, Tensor]) -> None:
+        """Add the gradients of each loss to those of its network, and of no other."""
+        for name, loss in losses.items():
             with part(name):
-                loss.backward()
+                loss.backward(inputs=[weight for weight in self.networks[name].parameters() if weight.requires_grad])
+
+    def _step(self, names: Sequence[str], progress: Progress) -> Watched:
+        """Clip, network by network; they step when all gradients are known to be finite."""
+        norms = Watched()
+        for name in names:
+            parameters = list(self.networks[name].parameters())
             self.processes.sum_gradients(parameters)
             with part("optimizer"):
                 norm = float(nn.utils.clip_grad_norm_(parameters, self.phase.clipping(name)))
-            watched[f"{name}_gradient"] = (norm, 1.0)
+            norms[f"{name}_gradient"] = (norm, 1.0)
             if not math.isfinite(norm):
                 raise DivergedError(f"the gradient of the {name} is not finite")
         with part("optimizer"):
-            for name in outcome.losses:
-                _step(self.optimizers[name], self.phase.stride(name, progress))
-        return watched
+            for name in names:
+                _step(self.optimizers[name], self.phase.stride(name, progress) * self.phase.warmth(progress))
+        return norms
 
     def _optimizer(self, name: str) -> torch.optim.Optimizer:
-        phase, rate = self.phase, self.phase.rate(name)
-        parameters = list(self.networks[name].parameters())
+        phase, network, rate = self.phase, self.networks[name], self.phase.rate(name)
         if phase.optimizer == "sgd":
-            return torch.optim.SGD(parameters, rate, fused=True)
-        return torch.optim.Adam(parameters, rate, betas=(phase.beta1, 0.999), fused=True)
+            return torch.optim.SGD(list(network.parameters()), rate, fused=True)
+        betas = phase.beta1, 0.999
+        if phase.optimizer == "adam":
+            return torch.optim.Adam(list(network.parameters()), rate, betas, fused=True)
+        decaying, others = _decaying(network)
+        groups = [{"params": decaying, "weight_decay": phase.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        return torch.optim.AdamW(groups, rate, betas, fused=True)
+
+
+def _parts(batch: Batch, noise: Noise, parts: int) -> Iterator[tuple[Batch, Noise]]:
+    """A batch in so many parts, as processes share one: each draws anew what the whole draws, and takes its rows."""
+    rows, state = len(batch.references), noise.generator.get_state()
+    parts = max(1, min(parts, rows))
+    for number in range(parts):
+        noise.generator.set_state(state)
+        some = share(rows, number, parts)
+        its_noise = Noise(noise.generator, noise.total, noise.first + some.start, some.stop - some.start)
+        yield Batch(batch.source[some], batch.references[some]), its_noise
+
+
+def _added(sums: Watched, more: Sums) -> Watched:
+    """Sums and counts, and those of another part of the batch."""
+    before = {key: sums.get(key, (0.0, 0.0)) for key in more}
+    return {key: (before[key][0] + float(total), before[key][1] + float(count)) for key, (total, count) in more.items()}
+
+
+def _decaying(network: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+    """Weights that decay, and those that do not: vectors, as biases and norms are, and embeddings, tied or not."""
+    embeddings = [module for module in network.modules() if isinstance(module, nn.Embedding)]
+    kept = {id(weight) for module in embeddings for weight in module.parameters()}
+    kept |= {id(weight) for weight in network.parameters() if weight.dim() < 2}
+    weights = list(network.parameters())
+    return [w for w in weights if id(w) not in kept], [w for w in weights if id(w) in kept]
 
 
 def _step(optimizer: torch.optim.Optimizer, stride: float) -> None:
@@ -111,3 +158,9 @@ def _step(optimizer: torch.optim.Optimizer, stride: float) -> None:
 def _frozen(network: Network) -> Network:
     """A copy that does not learn and drops nothing."""
     return copy.deepcopy(network).requires_grad_(False).eval()
+
+
+def _precise(network: Network) -> Network:
+    """In float32 at the least: what follows slowly would not move with fewer digits."""
+    halves = {torch.bfloat16, torch.float16} & {weight.dtype for weight in network.parameters()}
+    return network.float() if halves else network

@@ -122,9 +122,7 @@ class Trainer:
             self._update(batches, status.batch, Progress(status.updates, sum(lengths), status.explained))
             status.batch += 1
             status.updates += 1
-            if phase.anneal:  # a straight line down to 0, from wherever decay has brought the rate
-                left = sum(lengths) - status.updates
-                self._slow_down(left / (left + 1), phase.trains[:1])
+            self._slow_down(phase.annealing(status.updates, sum(lengths)), phase.trains[:1])
             status.seconds += time.monotonic() - started
             self._report(lengths)
             if phase.validate_every and status.updates % phase.validate_every == 0:

@@ -1,0 +1,86 @@
+"""`seqcredit tune`: a model from Hugging Face, examples and a reward, without a recipe."""
+
+import argparse
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqcredit.commands import shared
+from seqcredit.errors import in_words, require
+
+if TYPE_CHECKING:
+    from seqcredit.experiments.presets import Plan
+
+ABOUT = "train a model from Hugging Face by an algorithm and a reward"
+ALGORITHMS = ("mle", "raml", "vaml", "ac", "erac", "reinforce", "scst")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Model, data, reward, algorithm."""
+    about = "a folder with config.json, weights and tokenizer, or a name on the hub"
+    parser.add_argument("--model", required=True, metavar="FOLDER", help=about)
+    about = 'lines {"source": text or messages, "references": [text, ...]}; references may be missing'
+    parser.add_argument("--train", required=True, type=Path, metavar="FILE.jsonl", help=about)
+    about = "default: every 20th example of --train is held out"
+    parser.add_argument("--valid", type=Path, metavar="FILE.jsonl", help=about)
+    parser.add_argument("--test", type=Path, metavar="FILE.jsonl", help="evaluated at the end")
+    about = "bleu (default), rouge-l, edit, cider, or FILE:FUNCTION of (text, references) or (text, source)"
+    parser.add_argument("--reward", default="bleu", metavar="NAME", help=about)
+    parser.add_argument("--algorithm", default="erac", choices=ALGORITHMS, help="default: erac")
+    about = "an option of the algorithm: epochs=3, learning_rate=1e-5, tau=0.02"
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
+    parser.add_argument(
+        "--metric", metavar="NAME", help="what the best weights are kept by (default: bleu or the reward)"
+    )
+    shared.count_option(parser, "--longest-output", 100, "tokens of an output at the most")
+    parser.add_argument("--seed", type=shared.natural, default=1, help="default: 1")
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="RUN", help="the run folder; given again, it goes on"
+    )
+    shared.device_option(parser)
+    shared.threads_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train, and say how to use the result."""
+    device = shared.use_device(options)
+    plan = plan_of(options.algorithm, options.set)
+    for file in (options.train, options.valid, options.test):
+        require(file is None or file.is_file(), f"There is no file {file}: give a file with one JSON object a line.")
+    shared.use_threads(options)
+    from seqcredit.api import train
+    from seqcredit.models.hub import open_model, open_tokenizer
+
+    with shared.display() as (say, _):
+        train(
+            open_model(options.model),
+            options.train,
+            valid=options.valid,
+            test=options.test,
+            reward=options.reward,
+            algorithm=plan,
+            metric=options.metric,
+            tokenizer=open_tokenizer(options.model),
+            out=options.out,
+            seed=options.seed,
+            longest_output=options.longest_output,
+            device=device,
+            say=say,
+        )
+    print(f"done: {options.out}; `seqcredit export {options.out} FOLDER` writes a folder that from_pretrained loads")
+    return 0
+
+
+def plan_of(name: str, changes: list[str]) -> "Plan":
+    """An algorithm by its name, with options as `KEY=VALUE`."""
+    from seqcredit.experiments import presets
+    from seqcredit.options import build
+
+    values: dict[str, object] = {}
+    for change in changes:
+        key, _, value = change.partition("=")
+        unfit = f"--set {change}: write KEY=VALUE, such as epochs=3"
+        require(key.isidentifier() and bool(value), f"{unfit}.")
+        with in_words((tomllib.TOMLDecodeError, RecursionError), f"{unfit}; text stands in quotes."):
+            values |= tomllib.loads(f"{key} = {value}")
+    return build(getattr(presets, name.upper()), values, name)

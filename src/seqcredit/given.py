@@ -1,0 +1,136 @@
+"""What a user gives to `train`, whatever it is: options, a module, a pretrained model, or what was trained already."""
+
+import copy
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from torch import Tensor, nn
+
+from seqcredit.algorithms import Phase
+from seqcredit.data.examples import Row, Tokenizer, has_chat
+from seqcredit.data.prepared import Prepared
+from seqcredit.data.tokenizer import ModelTokenizer
+from seqcredit.errors import UserError, require
+from seqcredit.experiments.recipe import Recipe
+from seqcredit.models.build import LSTM, HuggingFace, Networks, Transformer
+from seqcredit.models.hub import alphabet_of, policy_of
+from seqcredit.models.policy import Body, Network
+from seqcredit.options import changed
+from seqcredit.trained import Trained, wrapped
+from seqcredit.training.task import networks_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+# Options, a module, a model of transformers, or a function of the sizes of both vocabularies that makes a module.
+Model = Networks | nn.Module | Callable[[int, int], nn.Module]
+COPY = 64  # width of a word's code in a critic
+
+
+def as_pretrained(model: object) -> "PreTrainedModel | None":
+    """A model of transformers, without the shell of its adapters; None if it is something else."""
+    transformers, peft = sys.modules.get("transformers"), sys.modules.get("peft")
+    if peft is not None and isinstance(model, peft.PeftModel):
+        model = model.get_base_model()
+    return model if transformers is not None and isinstance(model, transformers.PreTrainedModel) else None
+
+
+def actor_options(model: Model | Trained) -> Networks:
+    """The options that make the actor again; those of a module of the user's own do not count."""
+    if isinstance(model, Trained):
+        return model.run.recipe.actor
+    if isinstance(model, Networks):
+        return model
+    known = as_pretrained(model)
+    return LSTM() if known is None else HuggingFace.of(known)
+
+
+def critic_options(actor: Networks, critic: Networks | nn.Module | None, references: bool) -> Networks:
+    """The options of the critic: those given, else the actor's own architecture. It starts at 0, and it copies."""
+    if isinstance(critic, Networks):
+        return critic
+    if critic is not None:
+        known = as_pretrained(critic)
+        require(known is not None, "critic must be options, such as LSTM(...), or a model of transformers.")
+        assert known is not None
+        return replace(HuggingFace.of(known), reads=_half(known.config.is_encoder_decoder, references))
+    if isinstance(actor, LSTM):
+        return LSTM(actor.embedding, actor.hidden, attention="mlp", dropout=0.0, copy=COPY, dueling=True)
+    if isinstance(actor, Transformer):
+        return replace(actor, dropout=0.0)
+    return replace(actor, dropout=0.0, reads=_half('"is_encoder_decoder": true' in actor.config, references))
+
+
+def _half(encoder_decoder: bool, references: bool) -> Literal["source", "references", "both"]:
+    """What a critic reads: an encoder the references, a decoder all that there is, and the source where no more is."""
+    if not references:
+        return "source"
+    return "references" if encoder_decoder else "both"
+
+
+def model_tokenizer(
+    model: Model | Trained, tokenizer: "Tokenizer | PreTrainedTokenizerBase", rows: Sequence[Row]
+) -> ModelTokenizer | None:
+    """The tokenizer of a pretrained model; None where words are cut by a function."""
+    if isinstance(model, Trained):
+        return model.prepared.tokenizer
+    known = as_pretrained(model)
+    if known is None:
+        return None
+    from transformers import PreTrainedTokenizerBase
+
+    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+        raise UserError("A model of transformers reads what its own tokenizer makes: give tokenizer=AutoTokenizer...")
+    return ModelTokenizer(tokenizer, alphabet_of(known, tokenizer), has_chat(rows))
+
+
+def first_weights(
+    model: Model | Trained, critic: Networks | nn.Module | None, recipe: Recipe, prepared: Prepared
+) -> dict[str, Tensor]:
+    """What a run starts from: the actor's weights where it has any, and those of a critic with a trained body."""
+    actor = _trained_actor(model, recipe, prepared)
+    if actor is None:
+        return {}
+    found = {f"actor.{key}": tensor for key, tensor in actor.state_dict().items()}
+    wanted = "critic" in networks_of(recipe.phase) and isinstance(recipe.critic, HuggingFace)
+    own = None if isinstance(critic, Networks) else as_pretrained(critic)
+    like_actor = critic is None and isinstance(recipe.actor, HuggingFace)
+    if not wanted or not (own or like_actor):
+        return found
+    assert isinstance(recipe.critic, HuggingFace)
+    body: Network = copy.deepcopy(actor) if own is None else policy_of(own, prepared.alphabet)
+    assert isinstance(body, Body)
+    judge = recipe.critic.critic_like(body, recipe.seed, recipe.payoff.references)
+    return found | {f"critic.{key}": tensor for key, tensor in judge.state_dict().items()}
+
+
+def _trained_actor(model: Model | Trained, recipe: Recipe, prepared: Prepared) -> Network | None:
+    if isinstance(model, Trained):
+        return model.actor
+    known = as_pretrained(model)
+    return None if known is None else policy_of(known, prepared.alphabet)
+
+
+def is_own(model: Model | Trained) -> bool:
+    """Whether the actor is a module of the user's own, which no recipe can make again."""
+    if isinstance(model, Trained):
+        return "model" in model.run.about
+    return not isinstance(model, Networks) and as_pretrained(model) is None
+
+
+def own_actor(model: Model | Trained, prepared: Prepared) -> Network | None:
+    """The actor that was given as a module; None where it is made from options."""
+    if not is_own(model):
+        return None
+    if isinstance(model, Trained):
+        return copy.deepcopy(model.actor)
+    assert callable(model)
+    return wrapped(model, prepared)
+
+
+def without_references(phases: Sequence[Phase], longest: int) -> tuple[Phase, ...]:
+    """Phases for data that have no references: none is learned from, and samples are as long as they may be."""
+    instead = {"mle_weight": 0.0, "extra_length": longest, "longest_sample": longest}
+    return tuple(changed(phase, instead) for phase in phases)

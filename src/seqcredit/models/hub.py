@@ -1,0 +1,91 @@
+"""Models of Hugging Face as policies: from a model and its tokenizer, a folder, a name, or settings alone."""
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from seqcredit.errors import UserError, in_words
+from seqcredit.models.huggingface import DecoderOnly, EncoderDecoder
+from seqcredit.types import Alphabet
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+HUB = "A model from Hugging Face needs the package transformers: run `pip install 'seqcredit[hf]'`."
+
+
+def pretrained(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None, dropout: float = 0.0
+) -> EncoderDecoder | DecoderOnly:
+    """A policy of a Hugging Face model; its tokenizer says which ids may be chosen."""
+    return policy_of(model, alphabet_of(model, tokenizer), dropout)
+
+
+def policy_of(model: "PreTrainedModel", alphabet: Alphabet, dropout: float = 0.0) -> EncoderDecoder | DecoderOnly:
+    """A policy of a Hugging Face model whose alphabet is known."""
+    kind = EncoderDecoder if model.config.is_encoder_decoder else DecoderOnly
+    return kind(model, alphabet, dropout)
+
+
+def alphabet_of(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None) -> Alphabet:
+    """The ids that a model predicts. Special ones but eos and unk, and those beyond the tokenizer, are no actions."""
+    config, generation = model.config, model.generation_config
+    given = [] if tokenizer is None else [tokenizer.eos_token_id]
+    wanted = [*given, getattr(generation, "eos_token_id", None), getattr(config, "eos_token_id", None)]
+    eos = next((each[0] if isinstance(each, list) else each for each in wanted if each is not None), None)
+    if eos is None:
+        raise UserError("Neither the model nor its tokenizer has an id that ends a sequence: set eos_token_id.")
+    size = model.get_output_embeddings().weight.shape[0]
+    unk = None if tokenizer is None else tokenizer.unk_token_id
+    special: set[object] = {*([] if tokenizer is None else tokenizer.all_special_ids)}
+    for holder in (config, generation):
+        special |= {getattr(holder, f"{name}_token_id", None) for name in ("pad", "bos", "decoder_start")}
+    known = size if tokenizer is None else min(size, len(tokenizer))
+    unk = None if unk == eos else unk  # GPT-2 has one id for both
+    barred = {each for each in special if isinstance(each, int)} - {eos, unk} | set(range(known, size))
+    return Alphabet(size, eos, unk, _actions(size, barred))
+
+
+def _actions(size: int, barred: Iterable[int]) -> Bool[Tensor, " V"] | None:
+    actions = torch.ones(size, dtype=torch.bool)
+    actions[[number for number in barred if number < size]] = False
+    return None if bool(actions.all()) else actions
+
+
+def open_model(name: str) -> "PreTrainedModel":
+    """A model from a folder, or from the hub by its name."""
+    with in_words(ImportError, HUB):
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+    unfit = f"{name} cannot be loaded: give a folder with config.json and weights, or a name on the hub"
+    with in_words((OSError, ValueError, KeyError), lambda error: f"{unfit} ({str(error).splitlines()[0]})."):
+        config = AutoConfig.from_pretrained(name)
+        auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        return auto.from_pretrained(name, config=config)
+
+
+def open_tokenizer(name: str) -> "PreTrainedTokenizerBase":
+    """The tokenizer beside a model."""
+    with in_words(ImportError, HUB):
+        from transformers import AutoTokenizer
+    unfit = f"{name} has no tokenizer that can be loaded: save it beside the model"
+    with in_words((OSError, ValueError, KeyError), lambda error: f"{unfit} ({str(error).splitlines()[0]})."):
+        return AutoTokenizer.from_pretrained(name)
+
+
+def make_model(config: str, generation: str, seed: int) -> "PreTrainedModel":
+    """A model from its settings as JSON, with random weights that are a function of the seed."""
+    with in_words(ImportError, HUB):
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
+    unfit = "The recipe's `config` is no configuration that transformers knows"
+    with in_words((ValueError, KeyError, TypeError), lambda error: f"{unfit} ({error})."):
+        known = AutoConfig.for_model(**json.loads(config))
+        auto = AutoModelForSeq2SeqLM if known.is_encoder_decoder else AutoModelForCausalLM
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model = auto.from_config(known)
+        model.generation_config = GenerationConfig.from_dict(json.loads(generation))
+        return model

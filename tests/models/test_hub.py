@@ -1,0 +1,81 @@
+"""Models of Hugging Face from folders, names and settings, and their alphabets."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.pretrained import SOURCE, V, kinds, make, policy
+from seqcredit.errors import UserError
+from seqcredit.models.build import HuggingFace
+from seqcredit.models.hub import alphabet_of, make_model, open_model, policy_of, pretrained
+from seqcredit.types import ABSENT
+from tokenizing import learn
+
+
+def test_alphabets() -> None:
+    for kind, eos, barred in (
+        ("t5", 1, {0}),
+        ("bart", 2, {0, 1}),
+        ("marian", 0, {V - 1}),
+        ("gpt2", V - 1, set()),
+        ("llama", 2, {1}),
+    ):
+        alphabet = alphabet_of(make(kind))
+        actions = torch.ones(V, dtype=torch.bool) if alphabet.actions is None else alphabet.actions
+        assert (alphabet.size, alphabet.eos, alphabet.unk) == (V, eos, None)
+        assert set((~actions).nonzero().squeeze(1).tolist()) == barred
+
+
+def test_a_model_without_an_end_or_a_readout_is_refused() -> None:
+    model = make("gpt2")
+    model.config.eos_token_id = model.generation_config.eos_token_id = None
+    with pytest.raises(UserError, match="has an id that ends a sequence: set eos_token_id"):
+        alphabet_of(model)
+    other = make("t5")
+    other.config.decoder_start_token_id = other.generation_config.decoder_start_token_id = None
+    with pytest.raises(UserError, match="does not say what its decoder starts with: set decoder_start_token_id"):
+        pretrained(other)
+    empty = policy("llama")
+    with pytest.raises(UserError, match="A source without tokens"):
+        empty.encode(torch.tensor([[5], [ABSENT]]))
+
+
+def test_a_tokenizer_says_what_may_be_chosen() -> None:
+    alphabet = alphabet_of(make("t5"), learn(["a b"], size=12))
+    known = len(learn(["a b"], size=12))
+    assert alphabet.unk == 2
+    assert alphabet.actions is not None
+    barred = set((~alphabet.actions).nonzero().squeeze(1).tolist())
+    assert barred == {0, 3} | set(range(known, V))  # <pad>, <extra>, and what the tokenizer does not have
+
+
+@kinds
+def test_options_make_the_same_network_again(kind: str) -> None:
+    model = make(kind)
+    options = HuggingFace.of(model)
+    alphabet = alphabet_of(model)
+    one, other = (options.actor(0, alphabet, 7).double() for _ in range(2))
+    first, second = one.state_dict(), other.state_dict()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    another = options.actor(0, alphabet, 8).state_dict()
+    assert not all(torch.equal(first[key], another[key]) for key in first)
+    one.load_state_dict(policy(kind).state_dict())
+    tokens = torch.tensor([[5, 6]] * 3)
+    expected = policy(kind).score(policy(kind).encode(SOURCE), tokens).table()
+    assert torch.equal(one.score(one.encode(SOURCE), tokens).table(), expected)
+    assert options.said() == f"{type(model).__name__} of Hugging Face" or options.said().endswith("of Hugging Face")
+
+
+def test_a_folder_is_opened_and_what_is_none_is_said(tmp_path: Path) -> None:
+    make("t5").float().save_pretrained(tmp_path / "model")
+    opened = open_model(str(tmp_path / "model"))
+    tokens = torch.tensor([[5, 6]] * 3)
+    nets = [policy_of(model, alphabet_of(model)) for model in (opened, make("t5").float())]
+    one, other = (net.score(net.encode(SOURCE), tokens).table() for net in nets)
+    torch.testing.assert_close(one, other)
+    with pytest.raises(UserError, match=r"cannot be loaded: give a folder with config\.json and weights, or a name"):
+        open_model(str(tmp_path / "nothing"))
+    with pytest.raises(UserError, match="is no configuration that transformers knows"):
+        make_model(json.dumps({"model_type": "nonsense"}), "{}", 1)

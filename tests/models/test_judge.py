@@ -1,0 +1,71 @@
+"""Critics of any body."""
+
+import copy
+
+import torch
+
+from models.pretrained import SOURCE, V, critic, kinds, policy
+from seqcredit.models.judge import Judge
+from seqcredit.types import Batch, pad_references
+
+
+@kinds
+def test_critics_step_as_they_score(kind: str) -> None:
+    net = policy(kind)
+    judge, eos = critic(net), net.alphabet.eos
+    references = pad_references([[[5, 6, 7], [8]], [[8, 9]], [[10, 11, 12, 13], [5, 6]]], eos)
+    memory, tokens = judge.read(Batch(SOURCE, references)), torch.tensor([[5, 6, 7, 8]] * 3)
+    state, token, found = judge.start(memory), None, []
+    for t in range(4):
+        scores, state = judge.step(memory, state, token)
+        found.append(scores.table())
+        token = tokens[:, t]
+    torch.testing.assert_close(torch.stack(found, 1), judge.score(memory, tokens).table(), atol=1e-10, rtol=0)
+
+
+def test_a_critic_starts_at_zero_and_reads_what_it_is_told_to() -> None:
+    net, eos = policy("t5"), 1
+    references = pad_references([[[5, 6], [7]], [[8]], [[9]]], eos)
+    others = pad_references([[[5, 6], [10]], [[8]], [[9]]], eos)  # only the second reference differs
+    tokens = torch.tensor([[5, 6]] * 3)
+    fresh = Judge(copy.deepcopy(net), copy=4).double()
+    assert torch.equal(
+        fresh.score(fresh.read(Batch(SOURCE, references)), tokens).table(), torch.zeros(3, 2, V).double()
+    )
+    for half, which, sees_source, sees_second in (
+        ("references", "own", False, False),
+        ("references", "all", False, True),
+        ("both", "all", True, True),
+        ("source", "all", True, False),
+    ):
+        judge = critic(net)
+        judge.looks_at, judge.references = half, which  # type: ignore[assignment]
+        q = [
+            judge.score(judge.read(Batch(source, known)), tokens).table()[0]
+            for source, known in ((SOURCE, references), (SOURCE.flip(1), references), (SOURCE, others))
+        ]
+        assert torch.allclose(q[0], q[1]) is not sees_source
+        assert torch.allclose(q[0], q[2]) is not sees_second
+    nothing = torch.empty(3, 0, 1, dtype=torch.long)
+    judge = critic(net)
+    assert judge.score(judge.read(Batch(SOURCE, nothing)), tokens).table().shape == (3, 2, V)
+
+
+def test_q_is_the_sum_that_it_is_said_to_be() -> None:
+    """Written out for one state: the readout in common, that of the word, and the codes of what was read."""
+    net = policy("llama")
+    judge = critic(net)
+    memory, tokens = judge.read(Batch(SOURCE, pad_references([[[5, 6]], [[8]], [[9]]], 2))), torch.tensor([[5]] * 3)
+    q = judge.score(memory, tokens).table()[0, 0]
+    normed = [
+        torch.nn.functional.layer_norm(x, (16,))
+        for x in (net.hidden(memory.inner, tokens)[0, 0], memory.inner.states[0])
+    ]
+    own, codes = judge.readout.weight[:, :16], judge.readout.weight[:, 16:]
+    places = (judge.pointer.weight @ normed[0]) @ normed[1].T / 4
+    read = [*SOURCE[0].tolist(), 5, 6, 2]
+    assert memory.inner.ids[0].tolist() == read
+    for word in range(V):
+        copied = sum(places[j] * (codes[word] @ codes[x]) for j, x in enumerate(read))
+        expected = (own[word] + judge.common.weight[0]) @ normed[0] + judge.readout.bias[word] + judge.common.bias[0]
+        torch.testing.assert_close(q[word], expected + copied, atol=1e-10, rtol=0)

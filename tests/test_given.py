@@ -1,0 +1,201 @@
+"""What a user gives to `train`: options, modules, models of transformers, and what was trained already."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+from transformers import PreTrainedTokenizerFast as Tokenizer
+
+import seqcredit as sc
+from seqcredit.algorithms import Mle
+from seqcredit.cli import main
+from seqcredit.errors import UserError
+from seqcredit.experiments.presets import AC, MLE
+from seqcredit.given import actor_options, as_pretrained, critic_options, is_own
+from seqcredit.models.build import LSTM, HuggingFace, Transformer
+from seqcredit.training.weights import INITIAL
+from seqcredit.training.weights import load as weights
+from tokenizing import learn
+
+HOURS = ["one", "two", "three", "four", "five", "six"]
+
+
+def pairs(count: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Hours; 60 % of the answers are casual, in two forms, so that the likeliest first word is the formal one."""
+    draw = random.Random(seed)
+
+    def answer(hour: str) -> str:
+        casual = f"{draw.choice(['well', 'so'])} that would be {hour}"
+        return draw.choices([f"it is {hour} o'clock", casual], [0.45, 0.55])[0]
+
+    return [{"source": hour, "references": [answer(hour)]} for hour in draw.choices(HOURS, k=count)]
+
+
+def tokenizer(closes: bool = True) -> Tokenizer:
+    return learn([text for row in pairs(200) for text in (row["source"], *row["references"])], closes=closes)
+
+
+def t5(size: int) -> PreTrainedModel:
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "d_kv": 4, "d_ff": 32, "num_layers": 1, "num_heads": 4}
+    ids = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
+    return T5ForConditionalGeneration(T5Config(vocab_size=size, **sizes, **ids))
+
+
+def llama(size: int) -> PreTrainedModel:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=size, bos_token_id=None, eos_token_id=1, pad_token_id=0, **sizes))
+
+
+def command(*words: object) -> None:
+    """One that succeeds."""
+    with pytest.raises(SystemExit) as end:
+        main([*map(str, words)])
+    assert not end.value.code
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [t5, llama])
+def test_a_model_of_transformers_learns_and_comes_back(make: Any, tmp_path: Path) -> None:
+    """MLE, then AC by BLEU: it is no worse, it is loaded from its run, and by from_pretrained."""
+    read = tokenizer(closes=make is t5)
+    data, test = pairs(600), pairs(100, seed=1)
+    given = make(len(read) + 2)  # two ids that the tokenizer does not have
+    before = {key: tensor.clone() for key, tensor in given.state_dict().items()}
+    said: list[str] = []
+    fast = {"tokenizer": read, "say": said.append, "longest_output": 12}
+    mle = sc.train(given, data, algorithm=sc.MLE(epochs=12, learning_rate=0.01), out=tmp_path / "mle", **fast)
+    assert all(
+        torch.equal(tensor, before[key]) for key, tensor in given.state_dict().items()
+    )  # it is not trained itself
+    plan = sc.AC(epochs=2, critic_epochs=2, learning_rate=0.001, critic_learning_rate=0.005)
+    ac = sc.train(mle, data, algorithm=plan, out=tmp_path / "ac", test=test, **fast)
+    assert mle.evaluate(data).value > 15  # it has learned something
+    assert (
+        ac.evaluate(data[::20]).value >= mle.evaluate(data[::20]).value - 0.01
+    )  # of the held-out ones, the best is kept
+    start = weights(tmp_path / "ac", INITIAL)
+    body = next(key for key in start if key.startswith("critic.body.model.") and key.endswith("weight"))
+    assert torch.equal(start[body], start[body.replace("critic.body.", "actor.")])  # the critic begins as the actor
+    assert isinstance(ac.translate("ten"), str)  # a word it has not seen
+    again = sc.load(tmp_path / "ac")
+    assert again.translate(HOURS) == ac.translate(HOURS)
+    folder = ac.save_pretrained(tmp_path / "saved")
+    auto = AutoModelForSeq2SeqLM if make is t5 else AutoModelForCausalLM
+    loaded = auto.from_pretrained(folder)
+    ids = torch.tensor([read("two")["input_ids"]])
+    out = loaded.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False)
+    text = read.decode(out[0] if make is t5 else out[0, ids.shape[1] :], skip_special_tokens=True)
+    assert text.strip() == str(ac.translate("two")).strip()
+    card = (folder / "README.md").read_text()
+    assert "`from_pretrained` of transformers loads it" in card
+    assert "BLEU" in card
+
+
+@pytest.mark.slow
+def test_prompts_without_references_follow_a_reward_of_the_source(tmp_path: Path, capsys: Any) -> None:
+    """By the command line: a reward that no reference knows, from a folder that from_pretrained would load."""
+    read = tokenizer(closes=False)
+    llama(len(read)).save_pretrained(tmp_path / "model")
+    read.save_pretrained(tmp_path / "model")
+    lines = [json.dumps({"prompt": row["source"]}) for row in pairs(120)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "short.py").write_text("def score(text, source):\n    return -abs(len(text) - len(source)) / 10\n")
+    run = tmp_path / "run"
+    words = ["tune", "--model", tmp_path / "model", "--train", tmp_path / "train.jsonl", "--reward", "short:score"]
+    words += ["--algorithm", "reinforce", "--set", "epochs=2", "--set", "learning_rate=0.01", "--longest-output", 8]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        command(*words, "--out", run, "--threads", 1)
+    shown = capsys.readouterr().out
+    found = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    rewards = [entry["reward"] for entry in found if entry["event"] == "validation"]
+    assert max(rewards[1:]) > rewards[0]  # it learns what it is told to
+    assert f"`seqcredit export {run} FOLDER` writes a folder that from_pretrained loads" in shown
+    command("export", run, tmp_path / "out")
+    AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert (run / "short.py").exists()  # a run can be evaluated elsewhere
+    command("resume", run)
+
+
+def test_chats_and_what_cannot_be_trained(tmp_path: Path) -> None:
+    read = tokenizer(closes=False)
+    rows = [
+        {"source": [{"role": "user", "content": row["source"]}], "target": row["references"][0]} for row in pairs(40)
+    ]
+    phase = Mle("mle", 0.01, optimizer="adam", updates=2, epochs=1)
+    trained = sc.train(llama(len(read)), rows, algorithm=phase, tokenizer=read, out=tmp_path / "chat", say=None)
+    split = trained.prepared.split("train")
+    assert split.example(0).source.startswith("<user> ")
+    assert split.example(0).source.endswith(" :")
+    assert isinstance(trained.translate("two"), str)
+    with pytest.raises(UserError, match="reads what its own tokenizer makes: give tokenizer="):
+        sc.train(llama(len(read)), rows, say=None)
+    with pytest.raises(UserError, match=r"data\[0\]: its source is 3, but it must be text, or messages of a chat"):
+        sc.train(llama(len(read)), [{"source": 3, "target": "a"}] * 40, tokenizer=read, say=None)
+    with pytest.raises(UserError, match="is not one of transformers: use `seqcredit export"):
+        sc.train(LSTM(embedding=4, hidden=4), [("a", "b")] * 40, algorithm=phase, say=None).save_pretrained(
+            tmp_path / "x"
+        )
+
+
+def test_a_transformer_of_ours_is_trained_by_name(tmp_path: Path) -> None:
+    rows = [(row["source"], row["references"][0]) for row in pairs(200)]
+    small = Transformer(width=16, layers=1, heads=2)
+    plan = AC(epochs=1, critic_epochs=1, mle_epochs=2, mle_learning_rate=0.01)
+    trained = sc.train(small, rows, algorithm=plan, out=tmp_path / "run", say=None)
+    assert 'kind = "transformer"' in (tmp_path / "run" / "resolved.toml").read_text()
+    assert sc.load(tmp_path / "run").translate(HOURS) == trained.translate(HOURS)
+
+
+def test_options_of_actors_and_critics() -> None:
+    small = LSTM(8, 10)
+    assert actor_options(small) is small
+    assert critic_options(small, None, True) == LSTM(8, 10, attention="mlp", dropout=0.0, copy=64, dueling=True)
+    ours = Transformer(width=16, heads=2)
+    assert critic_options(ours, None, True) == Transformer(width=16, heads=2, dropout=0.0)
+    assert critic_options(ours, small, True) is small
+    for make, with_references in ((t5, "references"), (llama, "both")):
+        options = actor_options(make(20))
+        assert isinstance(options, HuggingFace)
+        for references, reads in ((True, with_references), (False, "source")):
+            judge = critic_options(options, None, references)
+            given = critic_options(ours, make(20), references)
+            assert isinstance(judge, HuggingFace)
+            assert isinstance(given, HuggingFace)
+            assert (judge.reads, given.reads, judge.config) == (reads, reads, options.config)
+    with pytest.raises(UserError, match="critic must be options, such as"):
+        critic_options(small, torch.nn.Linear(2, 2), True)
+
+
+def test_who_can_be_made_again() -> None:
+    module = torch.nn.Linear(2, 2)
+    assert as_pretrained(module) is None
+    assert as_pretrained(t5(20)) is not None
+    assert [is_own(model) for model in (LSTM(), Transformer(), t5(20), module, lambda a, b: module)] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_rates_of_a_pretrained_model_are_gentle_unless_given() -> None:
+    assert MLE().gentle().learning_rate == pytest.approx(0.0001)
+    assert MLE(learning_rate=0.01).gentle().learning_rate == 0.01
+    gentle = AC(critic_learning_rate=0.5).gentle()
+    assert (gentle.learning_rate, gentle.critic_learning_rate) == (pytest.approx(0.0005 / 20), 0.5)
