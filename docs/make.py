@@ -17,6 +17,8 @@ OPTIONS = {
     ("experiments/recipe.py", "Recipe"): "the recipe itself",
     ("rewards/payoff.py", "Payoff"): "[payoff]",
     ("models/build.py", "LSTM"): "[actor] and [critic]",
+    ("models/build.py", "Transformer"): '[actor] and [critic] with kind = "transformer"',
+    ("models/build.py", "HuggingFace"): '[actor] and [critic] with kind = "huggingface"',
     ("algorithms/phase.py", "Phase"): "every phase",
     ("algorithms/mle.py", "Mle"): 'objective = "mle"',
     ("algorithms/proposing.py", "Proposing"): "raml, soft_q, vaml",

@@ -13,7 +13,7 @@ from seqcredit.errors import UserError
 
 ORDER = {
     "data": ["prepare", "features"],
-    "train": ["train", "resume", "sweep", "demo", "recipes"],
+    "train": ["train", "tune", "resume", "sweep", "demo", "recipes"],
     "use": ["translate", "caption", "export"],
     "judge": ["evaluate", "compare", "headroom", "record", "table", "plot", "report", "sheet"],
     "look": ["inspect", "serve", "watch"],

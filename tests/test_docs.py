@@ -1,5 +1,6 @@
 """The pages under docs: their code runs and does what they say, and their links lead somewhere."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,17 +8,21 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from transformers import T5Config, T5ForConditionalGeneration
 
 from seqcredit.algorithms import ALGORITHMS
 from seqcredit.experiments.recipe import Recipe
-from seqcredit.models.build import LSTM
+from seqcredit.models.build import LSTM, HuggingFace, Transformer
 from seqcredit.rewards.payoff import Payoff
+from tokenizing import learn
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [
     *sorted(DOCS.glob("*.md")),
     *(DOCS.parent / name for name in ("README.md", "RESULTS.md", "CHANGELOG.md", "results/README.md")),
 ]
+
+WORDS = "assert both.parts[0][1].at == 'words'"
 
 
 @pytest.mark.slow
@@ -28,6 +33,28 @@ def test_the_page_about_your_own_runs(tmp_path: Path) -> None:
     (tmp_path / "page.py").write_text("\n".join(blocks) + checks)
     done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "run", "check"), [("docs/hugging-face.md", "ac", WORDS), ("README.md", "erac", "")])
+def test_what_is_said_about_hugging_face_runs(page: str, run: str, check: str, tmp_path: Path) -> None:
+    """Every block, beside a small model that from_pretrained loads; what is saved is loaded again."""
+    rows = [(f"say {a} and {b}", f"{a} , then {b}") for a in "abc" for b in "ghij"] * 2
+    read = learn([text for row in rows for text in row])
+    sizes = {"d_model": 16, "d_kv": 4, "d_ff": 32, "num_layers": 1, "num_heads": 4}
+    ids = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
+    T5ForConditionalGeneration(T5Config(vocab_size=len(read), **sizes, **ids)).save_pretrained(tmp_path / "my-model")
+    read.save_pretrained(tmp_path / "my-model")
+    lines = [json.dumps({"source": source, "target": target}) + "\n" for source, target in rows]
+    (tmp_path / "train.jsonl").write_text("".join(lines))
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS.parent / page).read_text(), re.DOTALL)
+    mine = [block for block in blocks if "from_pretrained" in block or page.startswith("docs")]
+    (tmp_path / "page.py").write_text(
+        "\n".join([*mine, "AutoModelForSeq2SeqLM.from_pretrained('better-model')", check])
+    )
+    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs" / run / "log.jsonl").exists()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -48,7 +75,7 @@ def test_pages_from_the_code_are_current() -> None:
 
 def test_every_recipe_key_is_explained_once() -> None:
     text = (DOCS / "recipe-keys.md").read_text()
-    for kind in (Recipe, Payoff, LSTM, *ALGORITHMS.values()):
+    for kind in (Recipe, Payoff, LSTM, Transformer, HuggingFace, *ALGORITHMS.values()):
         for field in fields(kind):
             assert f"| `{field.name}` |" in text, field.name
 

@@ -6,8 +6,9 @@
     trained.translate("guten morgen")
 
 `train` trains, `load` opens a run folder, `MLE`, `RAML`, `VAML`, `AC`, `ERAC`, `REINFORCE` and `SCST` are the
-algorithms, `LSTM` is the paper's model, `rewards` scores every prefix, `models` says what any other model must do. All
-of it is imported when it is first used.
+algorithms. The model is `LSTM` (the paper's), `Transformer`, one of transformers with its tokenizer, or a module of
+your own. `rewards` scores every prefix, `models` says what any other model must do. All of it is imported when it is first
+used.
 """
 
 import importlib
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from seqcredit import models, rewards
     from seqcredit.api import train
     from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, REINFORCE, SCST, VAML
-    from seqcredit.models.build import LSTM
+    from seqcredit.models.build import LSTM, Transformer
     from seqcredit.trained import Evaluation, Trained, load
 
     __version__: str
@@ -33,6 +34,7 @@ __all__ = [
     "VAML",
     "Evaluation",
     "Trained",
+    "Transformer",
     "load",
     "models",
     "rewards",
@@ -43,7 +45,7 @@ _FROM = {
     "train": "seqcredit.api",
     **dict.fromkeys(("Evaluation", "Trained", "load"), "seqcredit.trained"),
     **dict.fromkeys(("AC", "ERAC", "MLE", "RAML", "REINFORCE", "SCST", "VAML"), "seqcredit.experiments.presets"),
-    "LSTM": "seqcredit.models.build",
+    **dict.fromkeys(("LSTM", "Transformer"), "seqcredit.models.build"),
 }
 
 

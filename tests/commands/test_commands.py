@@ -170,7 +170,14 @@ def test_every_file_is_a_command_and_has_its_cases() -> None:
 def test_a_file_is_one_command() -> None:
     """The parser calls the `run` of the file with the command's name, and the file says in one line what it does."""
     least = {"prepare": "out", "features": "a b", "train": "a", "sweep": "a", "plot": "curves a --out b.png"}
-    least |= {"caption": "a b", "export": "a b", "compare": "a b", "record": "a b", "sheet": "a --photographs b"}
+    least |= {
+        "tune": "--model a --train b --out c",
+        "caption": "a b",
+        "export": "a b",
+        "compare": "a b",
+        "record": "a b",
+        "sheet": "a --photographs b",
+    }
     for group in GROUPS.values():
         for command in group:
             name = command.__name__.rpartition(".")[2]

@@ -203,7 +203,7 @@ def test_what_a_function_wants(function: Callable[..., object], wants: str) -> N
 )
 def test_what_no_reward_is(function: Callable[..., object], taken: str) -> None:
     forms = r"\(text, references\), \(text, source\) or \(text, references, source\)\.$"
-    with pytest.raises(UserError, match=rf"^mine: the function takes {taken}, but a reward is a function of {forms}"):
+    with pytest.raises(UserError, match=rf"^mine: the function takes {taken}, but it must be one of {forms}"):
         TextReward(function, spell, spell, name="mine")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from seqcredit.commands import shared
 
-ABOUT = "write one folder that can be used elsewhere: by seqcredit, or by from_pretrained of transformers"
+ABOUT = "write one folder that works elsewhere, for from_pretrained too"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

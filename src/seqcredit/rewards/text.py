@@ -152,7 +152,7 @@ def wanted_by(function: Callable[..., object], name: str = "The reward") -> Want
     if _takes(signature, 2):
         return "source" if names.get(1) in SOURCE else "references"
     forms = "(text, references), (text, source) or (text, references, source)"
-    raise UserError(f"{name}: the function takes {signature}, but a reward is a function of {forms}.")
+    raise UserError(f"{name}: the function takes {signature}, but it must be one of {forms}.")
 
 
 def _takes(signature: inspect.Signature, count: int) -> bool:
