@@ -7,8 +7,8 @@
 
 `train` trains, `load` opens a run folder, `MLE`, `RAML`, `VAML`, `AC`, `ERAC`, `REINFORCE` and `SCST` are the
 algorithms. The model is `LSTM` (the paper's), `Transformer`, one of transformers with its tokenizer, or a module of
-your own. `rewards` scores every prefix, `models` says what any other model must do. All of it is imported when it is first
-used.
+your own. `rewards` scores every prefix, `models` says what any other model must do. All of it is imported when it is
+first used.
 """
 
 import importlib
