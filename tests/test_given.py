@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
@@ -29,6 +30,8 @@ from seqcredit.training.weights import INITIAL
 from seqcredit.training.weights import load as weights
 from tokenizing import learn
 
+# peft asks for what transformers calls otherwise now
+adapters = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
 HOURS = ["one", "two", "three", "four", "five", "six"]
 
 
@@ -106,6 +109,7 @@ def test_a_model_of_transformers_learns_and_comes_back(make: Any, tmp_path: Path
 
 
 @pytest.mark.slow
+@adapters
 def test_prompts_without_references_follow_a_reward_of_the_source(tmp_path: Path, capsys: Any) -> None:
     """By the command line: a reward that no reference knows, from a folder that from_pretrained would load."""
     read = tokenizer(closes=False)
@@ -116,7 +120,8 @@ def test_prompts_without_references_follow_a_reward_of_the_source(tmp_path: Path
     (tmp_path / "short.py").write_text("def score(text, source):\n    return -abs(len(text) - len(source)) / 10\n")
     run = tmp_path / "run"
     words = ["tune", "--model", tmp_path / "model", "--train", tmp_path / "train.jsonl", "--reward", "short:score"]
-    words += ["--algorithm", "reinforce", "--set", "epochs=2", "--set", "learning_rate=0.01", "--longest-output", 8]
+    words += ["--algorithm", "reinforce", "--set", "epochs=2", "--set", "learning_rate=0.03", "--longest-output", 8]
+    words += ["--lora", 4]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         command(*words, "--out", run, "--threads", 1)
@@ -150,6 +155,35 @@ def test_chats_and_what_cannot_be_trained(tmp_path: Path) -> None:
         sc.train(LSTM(embedding=4, hidden=4), [("a", "b")] * 40, algorithm=phase, say=None).save_pretrained(
             tmp_path / "x"
         )
+
+
+@adapters
+def test_adapters_alone_learn_and_are_merged(tmp_path: Path) -> None:
+    read = tokenizer(closes=False)
+    given = get_peft_model(
+        llama(len(read)), LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    )
+    plan = sc.AC(epochs=1, critic_epochs=1, critic_least=0.0, learning_rate=0.01)
+    trained = sc.train(
+        given, pairs(60), algorithm=plan, tokenizer=read, out=tmp_path / "run", longest_output=8, say=None
+    )
+    start, end = weights(tmp_path / "run", INITIAL), weights(tmp_path / "run", "critic")
+    moved = {key for key, tensor in end.items() if not torch.equal(tensor, start[key])}
+    assert any("lora_" in key for key in moved)
+    assert all("lora_" in key or key.startswith(("critic.readout", "critic.common", "critic.pointer")) for key in moved)
+    assert sc.load(tmp_path / "run").translate(HOURS) == trained.translate(HOURS)
+    actor = trained.actor
+    with torch.no_grad():
+        for name, weight in actor.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.5)
+    folder = trained.save_pretrained(tmp_path / "saved")
+    loaded = AutoModelForCausalLM.from_pretrained(folder).eval()
+    ids = torch.tensor([read("two six")["input_ids"]])
+    with torch.no_grad():
+        mine, theirs = actor.model(input_ids=ids).logits, loaded(input_ids=ids).logits  # type: ignore[union-attr, operator]
+    torch.testing.assert_close(theirs, mine, atol=1e-5, rtol=1e-4)
+    assert not any("lora" in key for key in loaded.state_dict())
 
 
 def test_a_transformer_of_ours_is_trained_by_name(tmp_path: Path) -> None:

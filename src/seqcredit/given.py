@@ -1,6 +1,7 @@
 """What a user gives to `train`, whatever it is: options, a module, a pretrained model, or what was trained already."""
 
 import copy
+import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # Options, a module, a model of transformers, or a function of the sizes of both vocabularies that makes a module.
 Model = Networks | nn.Module | Callable[[int, int], nn.Module]
 COPY = 64  # width of a word's code in a critic
+LORA = ("r", "lora_alpha", "lora_dropout", "target_modules", "bias", "use_rslora", "rank_pattern", "alpha_pattern")
 
 
 def as_pretrained(model: object) -> "PreTrainedModel | None":
@@ -44,7 +46,21 @@ def actor_options(model: Model | Trained) -> Networks:
     if isinstance(model, Networks):
         return model
     known = as_pretrained(model)
-    return LSTM() if known is None else HuggingFace.of(known)
+    return LSTM() if known is None else replace(HuggingFace.of(known), lora=_adapters(model))
+
+
+def _adapters(model: object) -> str:
+    """The settings of a model's adapters, as JSON; nothing if it has none."""
+    peft = sys.modules.get("peft")
+    if peft is None or not isinstance(model, peft.PeftModel):
+        return ""
+    settings = {key: value for key, value in model.active_peft_config.to_dict().items() if value is not None}
+    plain = {key: sorted(value) if isinstance(value, set) else value for key, value in settings.items()}
+    kept = {key: plain[key] for key in LORA if key in plain}
+    require(
+        settings.get("peft_type") == "LORA", f"Adapters of the kind {settings.get('peft_type')}: only LoRA is known."
+    )
+    return json.dumps(kept, sort_keys=True)
 
 
 def critic_options(actor: Networks, critic: Networks | nn.Module | None, references: bool) -> Networks:

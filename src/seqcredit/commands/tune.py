@@ -27,6 +27,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     about = "bleu (default), rouge-l, edit, cider, or FILE:FUNCTION of (text, references) or (text, source)"
     parser.add_argument("--reward", default="bleu", metavar="NAME", help=about)
     parser.add_argument("--algorithm", default="erac", choices=ALGORITHMS, help="default: erac")
+    about = "only adapters of this rank learn (peft's LoRA); they are merged by `seqcredit export`"
+    parser.add_argument("--lora", type=shared.positive, metavar="RANK", help=about)
     about = "an option of the algorithm: epochs=3, learning_rate=1e-5, tau=0.02"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
     parser.add_argument(
@@ -49,18 +51,19 @@ def run(options: argparse.Namespace) -> int:
         require(file is None or file.is_file(), f"There is no file {file}: give a file with one JSON object a line.")
     shared.use_threads(options)
     from seqcredit.api import train
-    from seqcredit.models.hub import open_model, open_tokenizer
+    from seqcredit.models.hub import adapted, open_model, open_tokenizer
 
+    model, tokenizer = open_model(options.model), open_tokenizer(options.model)
     with shared.display() as (say, _):
         train(
-            open_model(options.model),
+            model if options.lora is None else adapted(model, options.lora),
             options.train,
             valid=options.valid,
             test=options.test,
             reward=options.reward,
             algorithm=plan,
             metric=options.metric,
-            tokenizer=open_tokenizer(options.model),
+            tokenizer=tokenizer,
             out=options.out,
             seed=options.seed,
             longest_output=options.longest_output,

@@ -175,6 +175,7 @@ class HuggingFace(Architecture):
     dropout: float = option(0.0, BELOW_1)  # of what the readout sees; nothing is dropped within the model
     copy: int = option(64, FROM_0)  # critics: width of a word's code, by which Q speaks of the words that it reads
     reads: Literal["source", "references", "both"] = "references"  # critics
+    lora: str = ""  # settings of peft's LoraConfig in a line of JSON: then only adapters learn, and a critic's head
     kind = "huggingface"
 
     @classmethod
@@ -191,7 +192,7 @@ class HuggingFace(Architecture):
         require(
             not pictures, "These data hold pictures: a model from Hugging Face reads text; take LSTM or Transformer."
         )
-        return policy_of(make_model(self.config, self.generation, seed), alphabet, self.dropout)
+        return policy_of(make_model(self.config, self.generation, seed, self.lora), alphabet, self.dropout)
 
     def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Judge:
         """The same body with a head that starts at 0."""
@@ -210,7 +211,7 @@ class HuggingFace(Architecture):
     @property
     def shape(self) -> dict[str, object]:
         """What tells two models apart."""
-        return {"config": self.config, "copy": self.copy}
+        return {"config": self.config, "copy": self.copy, "lora": self.lora}
 
 
 Networks = LSTM | Transformer | HuggingFace  # all kinds

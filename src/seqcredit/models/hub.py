@@ -1,6 +1,8 @@
 """Models of Hugging Face as policies: from a model and its tokenizer, a folder, a name, or settings alone."""
 
+import copy
 import json
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -13,8 +15,10 @@ from seqcredit.models.huggingface import DecoderOnly, EncoderDecoder
 from seqcredit.types import Alphabet
 
 if TYPE_CHECKING:
+    from peft import PeftModel
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+PEFT = "Adapters need the package peft: run `pip install 'seqcredit[lora]'`."
 HUB = "A model from Hugging Face needs the package transformers: run `pip install 'seqcredit[hf]'`."
 
 
@@ -50,6 +54,39 @@ def alphabet_of(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | 
     return Alphabet(size, eos, unk, _actions(size, barred))
 
 
+def with_adapters(model: "PreTrainedModel", lora: str) -> "PreTrainedModel":
+    """A model with low-rank adapters in it, the only weights that learn; `lora` are settings of peft as JSON."""
+    with in_words(ImportError, PEFT):
+        from peft import LoraConfig, inject_adapter_in_model
+    with in_words((ValueError, TypeError), lambda error: f"The adapters cannot be made ({error}): change `lora`."):
+        inject_adapter_in_model(LoraConfig(**json.loads(lora)), model)
+    return model
+
+
+def adapted(model: "PreTrainedModel", rank: int) -> "PeftModel":
+    """A model with adapters of a rank where peft puts them by default."""
+    with in_words(ImportError, PEFT):
+        from peft import LoraConfig, get_peft_model
+    with in_words(
+        ValueError, lambda error: f"{error} Give a model of peft with target_modules of your own, in Python."
+    ):
+        return get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank))
+
+
+def merged(model: "PreTrainedModel") -> "PreTrainedModel":
+    """A copy whose adapters have become part of its weights; the model itself where it has none."""
+    if "peft" not in sys.modules:
+        return model
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    whole = copy.deepcopy(model)
+    for name, layer in [*whole.named_modules()]:
+        if isinstance(layer, BaseTunerLayer):
+            layer.merge()
+            whole.set_submodule(name, layer.get_base_layer())
+    return whole
+
+
 def _actions(size: int, barred: Iterable[int]) -> Bool[Tensor, " V"] | None:
     actions = torch.ones(size, dtype=torch.bool)
     actions[[number for number in barred if number < size]] = False
@@ -76,7 +113,7 @@ def open_tokenizer(name: str) -> "PreTrainedTokenizerBase":
         return AutoTokenizer.from_pretrained(name)
 
 
-def make_model(config: str, generation: str, seed: int) -> "PreTrainedModel":
+def make_model(config: str, generation: str, seed: int, lora: str = "") -> "PreTrainedModel":
     """A model from its settings as JSON, with random weights that are a function of the seed."""
     with in_words(ImportError, HUB):
         from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
@@ -87,5 +124,6 @@ def make_model(config: str, generation: str, seed: int) -> "PreTrainedModel":
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             model = auto.from_config(known)
+            model = with_adapters(model, lora) if lora else model
         model.generation_config = GenerationConfig.from_dict(json.loads(generation))
         return model

@@ -13,6 +13,7 @@ from seqcredit.data.storage import MANIFEST, new_folder
 from seqcredit.errors import UserError
 from seqcredit.experiments.runs import Run
 from seqcredit.models.build import HuggingFace
+from seqcredit.models.hub import merged
 from seqcredit.models.huggingface import DecoderOnly, EncoderDecoder
 from seqcredit.models.policy import Network
 from seqcredit.rewards.figures import KEPT, figure
@@ -35,13 +36,13 @@ def export(run: Run, prepared: Prepared, out: Path, phase: str | None = None) ->
 
 
 def save_pretrained(run: Run, prepared: Prepared, actor: Network, out: Path, phase: str | None = None) -> Path:
-    """A model of transformers as a folder that its `from_pretrained` loads, with tokenizer and model card."""
+    """A model of transformers as a folder that its `from_pretrained` loads, adapters merged, with a model card."""
     if not isinstance(actor, EncoderDecoder | DecoderOnly) or prepared.tokenizer is None:
         raise UserError(
             f"The model of {run.folder} is not one of transformers: use `seqcredit export {run.folder} FOLDER`."
         )
     with new_folder(out) as folder:
-        actor.model.save_pretrained(folder)
+        merged(actor.model).save_pretrained(folder)
         prepared.tokenizer.tokenizer.save_pretrained(folder)
         (folder / "README.md").write_text(_card(run, phase or run.phases_done()[-1]), encoding="utf-8")
     return out
