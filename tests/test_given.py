@@ -24,7 +24,10 @@ from seqcredit.algorithms import Mle
 from seqcredit.cli import main
 from seqcredit.errors import UserError
 from seqcredit.experiments.presets import AC, MLE
+from seqcredit.experiments.runs import Run
 from seqcredit.given import actor_options, as_pretrained, critic_options, is_own
+from seqcredit.inspect.examiners import load_examiners
+from seqcredit.inspect.subjects import judge_words, typed_batch
 from seqcredit.models.build import LSTM, HuggingFace, Transformer
 from seqcredit.training.weights import INITIAL
 from seqcredit.training.weights import load as weights
@@ -184,6 +187,95 @@ def test_adapters_alone_learn_and_are_merged(tmp_path: Path) -> None:
         mine, theirs = actor.model(input_ids=ids).logits, loaded(input_ids=ids).logits  # type: ignore[union-attr, operator]
     torch.testing.assert_close(theirs, mine, atol=1e-5, rtol=1e-4)
     assert not any("lora" in key for key in loaded.state_dict())
+
+
+def test_what_has_no_references_is_not_learned_from() -> None:
+    read, prompts = tokenizer(closes=False), [{"prompt": hour} for hour in HOURS * 8]
+
+    def reward(text: str, source: str) -> float:
+        return float(source in text)
+
+    model = llama(len(read))
+    for plan in (MLE(), sc.RAML(), sc.VAML()):
+        with pytest.raises(UserError, match="learns from references, and these data have none: take AC, ERAC"):
+            sc.train(model, prompts, reward=reward, algorithm=plan, tokenizer=read, say=None)
+    with pytest.raises(UserError, match="bleu compares with references, and these data have none: give a reward"):
+        sc.train(model, prompts, algorithm=AC(), tokenizer=read, say=None)
+    with pytest.raises(UserError, match=r"data\[1\] has no references, and others have"):
+        sc.train(model, [pairs(1)[0], prompts[0]] * 20, tokenizer=read, say=None)
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    read = tokenizer(closes=False)
+    with pytest.raises(UserError, match="LlamaModel predicts no tokens: load it by AutoModelForCausalLM"):
+        sc.train(llama(len(read)).model, pairs(40), tokenizer=read, say=None)
+    phase = Mle("mle", 0.01, optimizer="adam", updates=2, epochs=1)
+    words = sc.train(LSTM(embedding=4, hidden=4), [("a", "b")] * 40, algorithm=phase, out=tmp_path / "words", say=None)
+    with pytest.raises(UserError, match="was prepared by words, which is not how this model reads: give rows"):
+        sc.train(llama(len(read)), words.run.data, tokenizer=read, say=None)
+    trained = sc.train(llama(len(read)), pairs(40), algorithm=phase, tokenizer=read, out=tmp_path / "text", say=None)
+    with pytest.raises(UserError, match="was prepared by a tokenizer of transformers, which is not how"):
+        sc.train(LSTM(embedding=4, hidden=4), trained.run.data, say=None)
+    with pytest.raises(UserError, match="translate takes a text or a list of texts, not"):
+        trained.translate([[{"role": "user"}]])
+    with pytest.raises(UserError, match="A source without tokens: a decoder-only model needs something to go on from"):
+        trained.translate("")
+
+
+def test_weights_are_whole_and_the_given_model_stays(tmp_path: Path) -> None:
+    """A model in bfloat16 is trained in float32, by AC too, and goes on as gently as it began."""
+    read = tokenizer(closes=False)
+    given = llama(len(read)).bfloat16().train()
+    plan = AC(epochs=1, critic_epochs=1, critic_least=0.0)
+    trained = sc.train(given, pairs(40), algorithm=plan, tokenizer=read, out=tmp_path / "a", longest_output=8, say=None)
+    assert {weight.dtype for weight in trained.actor.parameters()} == {torch.float32}
+    assert given.training
+    assert {weight.dtype for weight in given.parameters()} == {torch.bfloat16}
+    again = sc.train(trained, pairs(40), algorithm=plan, out=tmp_path / "b", longest_output=8, say=None)
+    rates = [[phase.learning_rate for phase in one.run.recipe.phase] for one in (trained, again)]
+    assert rates[0] == rates[1] == [pytest.approx(0.0001), pytest.approx(0.000025)]
+
+
+@pytest.mark.slow
+def test_commands_on_such_a_run(tmp_path: Path, capsys: Any) -> None:
+    """inspect, headroom, compare, evaluate and translate know the model's alphabet."""
+    read, make = tokenizer(), t5
+    fast = {"tokenizer": read, "say": None, "longest_output": 10}
+    mle = sc.train(
+        make(len(read)),
+        pairs(300),
+        test=pairs(30, 1),
+        algorithm=MLE(epochs=8, learning_rate=0.01),
+        out=tmp_path / "mle",
+        **fast,
+    )
+    plan = sc.ERAC(epochs=1, critic_epochs=1, critic_least=0.0, learning_rate=0.001, critic_learning_rate=0.005)
+    sc.train(mle, pairs(300), test=pairs(30, 1), algorithm=plan, out=tmp_path / "erac", **fast)
+    runs = tmp_path / "mle", tmp_path / "erac"
+    command("compare", *runs)
+    command("headroom", runs[1], "--samples", 2)
+    command("evaluate", runs[1], "--beam", 2)
+    command("inspect", runs[1], "--count", 3, "--out", tmp_path / "page.html")
+    assert (tmp_path / "page.html").exists()
+    (examiner,) = load_examiners([Run.open(runs[1])], mle.prepared, None, "cpu")
+    batch, known = typed_batch(examiner, "two", ["it is two o'clock"])
+    (credit,) = judge_words(examiner, batch, known, [known])
+    assert credit.words[-1] == "</s>"
+    assert credit.bleu == pytest.approx(100)
+    assert credit.scores is not None
+    assert credit.rewards is not None
+    assert credit.q is not None
+    assert sum(credit.rewards) == pytest.approx(credit.scores[-1] - credit.scores[0], abs=1e-4)
+    assert credit.scores[-1] == pytest.approx(len(credit.words) - 1)  # BLEU of all pieces, times their number
+    assert max(credit.logp) <= 0
+    assert not {"<pad>", "<extra>"} & {one.word for state in credit.policy for one in state}
+    (tmp_path / "two.txt").write_text("two\n")
+    capsys.readouterr()
+    command("translate", runs[1], tmp_path / "two.txt")
+    assert capsys.readouterr().out.strip() == sc.load(runs[1]).translate("two", beam=1)
+    with pytest.raises(SystemExit):
+        main(["translate", str(runs[1]), str(tmp_path / "two.txt"), "--replace-unknown"])
+    assert "writes no unknown words: leave out --replace-unknown" in capsys.readouterr().err
 
 
 def test_a_transformer_of_ours_is_trained_by_name(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ from seqcredit.experiments.start import open_data
 from seqcredit.given import (
     Model,
     actor_options,
-    as_pretrained,
     critic_options,
     first_weights,
     is_own,
@@ -33,12 +32,12 @@ from seqcredit.given import (
     own_actor,
     without_references,
 )
-from seqcredit.models.build import Networks
+from seqcredit.models.build import HuggingFace, Networks
 from seqcredit.results import evaluate
+from seqcredit.rewards.finished import read_by
 from seqcredit.rewards.metrics import REWARD, Metric
-from seqcredit.rewards.payoff import Payoff
+from seqcredit.rewards.payoff import METRICS, Payoff
 from seqcredit.rewards.text import TextReward
-from seqcredit.rewards.weighted import read_by
 from seqcredit.trained import Scorer, Trained, judge, word_for
 from seqcredit.training.status import Reporting
 from seqcredit.training.trainer import Trainer
@@ -88,21 +87,27 @@ def train(
     True
     """
     plan, begun = MLE() if algorithm is None else algorithm, isinstance(model, Trained)
-    if isinstance(plan, Plan) and as_pretrained(model) is not None:
+    actor = actor_options(model)
+    if isinstance(plan, Plan) and isinstance(actor, HuggingFace):
         plan, begun = plan.gentle(), True
     others = [None if rows is None else _rows(rows) for rows in (valid, test)]
     given = _Given(_rows(data), others[0], others[1], tokenizer, min_count)
     known = given.has_references()
+    payoff = reward if isinstance(reward, Payoff) else Payoff(metric=word_for(reward))
+    ours = payoff.metric in METRICS
     if metric is None:
-        metric = "bleu" if known and isinstance(reward, str | Payoff) else REWARD
+        metric = "bleu" if known and ours else REWARD
+    if not known:
+        require(
+            not ours, f"{payoff.metric} compares with references, and these data have none: give a reward of your own."
+        )
     phases = plan.phases(begun) if isinstance(plan, Plan) else _listed(plan)
-    actor = actor_options(model)
     recipe = Recipe(
         "model" if out is None else Path(out).name,
         phases if known else without_references(phases, longest_output),
         seed=seed,
         metric=word_for(metric),
-        payoff=reward if isinstance(reward, Payoff) else Payoff(metric=word_for(reward)),
+        payoff=payoff,
         actor=actor,
         critic=critic_options(actor, critic, known),
         beam=1,
@@ -139,7 +144,9 @@ class _Given(NamedTuple):
 
     def has_references(self) -> bool:
         """Whether there is something to compare with."""
-        return isinstance(self.data, Path) or have_references(self.data)
+        if isinstance(self.data, Path):
+            return any(map(bool, Prepared.open(self.data, check=False).split("train").reference_texts()))
+        return have_references(self.data)
 
 
 def _rows(data: Data) -> list[Row] | Path:
@@ -166,6 +173,9 @@ def _open(
         return run, open_data(run.data, run.about["vocabularies"])
     if isinstance(given.data, Path):
         prepared = Prepared.open(given.data)
+        fits = (prepared.tokenizer is not None) == isinstance(recipe.actor, HuggingFace)
+        kind = "by words" if prepared.tokenizer is None else "by a tokenizer of transformers"
+        require(fits, f"{given.data} was prepared {kind}, which is not how this model reads: give rows.")
         return _create(folder, recipe, model, critic, prepared, prepared.folder), prepared
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".data-") as place:

@@ -46,7 +46,13 @@ def actor_options(model: Model | Trained) -> Networks:
     if isinstance(model, Networks):
         return model
     known = as_pretrained(model)
-    return LSTM() if known is None else replace(HuggingFace.of(known), lora=_adapters(model))
+    if known is None:
+        return LSTM()
+    name, how = type(known).__name__, "load it by AutoModelForCausalLM or AutoModelForSeq2SeqLM"
+    require(known.can_generate(), f"{name} predicts no tokens: {how}.")
+    whole = all(weight.requires_grad for weight in known.parameters()) or bool(_adapters(model))
+    require(whole, f"Some weights of {name} are frozen, which a run does not remember: train adapters (LoRA) instead.")
+    return replace(HuggingFace.of(known), lora=_adapters(model))
 
 
 def _adapters(model: object) -> str:
@@ -116,7 +122,7 @@ def first_weights(
     if not wanted or not (own or like_actor):
         return found
     assert isinstance(recipe.critic, HuggingFace)
-    body: Network = copy.deepcopy(actor) if own is None else policy_of(own, prepared.alphabet)
+    body: Network = copy.deepcopy(actor) if own is None else policy_of(copy.deepcopy(own).float(), prepared.alphabet)
     assert isinstance(body, Body)
     judge = recipe.critic.critic_like(body, recipe.seed, recipe.payoff.references)
     return found | {f"critic.{key}": tensor for key, tensor in judge.state_dict().items()}
@@ -126,7 +132,7 @@ def _trained_actor(model: Model | Trained, recipe: Recipe, prepared: Prepared) -
     if isinstance(model, Trained):
         return model.actor
     known = as_pretrained(model)
-    return None if known is None else policy_of(known, prepared.alphabet)
+    return None if known is None else policy_of(copy.deepcopy(known).float(), prepared.alphabet)
 
 
 def is_own(model: Model | Trained) -> bool:
@@ -148,5 +154,8 @@ def own_actor(model: Model | Trained, prepared: Prepared) -> Network | None:
 
 def without_references(phases: Sequence[Phase], longest: int) -> tuple[Phase, ...]:
     """Phases for data that have no references: none is learned from, and samples are as long as they may be."""
+    for phase in phases:
+        said = f"{phase.name} learns from references, and these data have none: take AC, ERAC, REINFORCE or SCST."
+        require(not phase.learns_references, said)
     instead = {"mle_weight": 0.0, "extra_length": longest, "longest_sample": longest}
     return tuple(changed(phase, instead) for phase in phases)

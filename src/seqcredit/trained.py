@@ -9,9 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from seqcredit.data.examples import Row, Tokenizer, examples, plain_examples
+from seqcredit.data.examples import Row, Tokenizer, examples, is_chat, plain_examples
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.text import Example
+from seqcredit.data.tokenizer import Messages
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_metric, load_actor
 from seqcredit.experiments.runs import Run
@@ -72,15 +73,13 @@ class Trained:
         """Where the run is."""
         return self.run.folder
 
-    def translate(self, source: str | Sequence[str], beam: int | None = None) -> str | list[str]:
-        """The best output for a text, or for each of several; greedily unless a beam is given."""
-        texts = [source] if isinstance(source, str) else list(source)
-        if self.prepared.tokenizer:
-            texts = [self.prepared.tokenizer.prompt(text) for text in texts]
-        if not all(isinstance(text, str) for text in texts):
-            raise UserError(f"translate takes a text or a list of texts, not {source!r}.")
+    def translate(self, source: str | Messages | Sequence[str | Messages], beam: int | None = None) -> str | list[str]:
+        """The best output for a text or a chat, or for each of several; greedily unless a beam is given."""
+        one = isinstance(source, str) or is_chat(source)
+        given: list[object] = [source] if one else list(source)
+        texts = [self._prompt(each) for each in given]
         found = self._outputs(texts, beam)
-        return found[0] if isinstance(source, str) else found
+        return found[0] if one else found
 
     def evaluate(
         self, data: Iterable[Row] | str = "test", metric: str | Scorer | None = None, beam: int | None = None
@@ -101,6 +100,15 @@ class Trained:
     def save_pretrained(self, folder: Path | str) -> Path:
         """A folder that `from_pretrained` of transformers loads: weights, configuration, tokenizer, a model card."""
         return save_pretrained(self.run, self.prepared, self.actor, Path(folder))
+
+    def _prompt(self, source: object) -> str:
+        """A text, or the messages of a chat, as the model's data have them."""
+        tokenizer = self.prepared.tokenizer
+        if isinstance(source, str):
+            return source if tokenizer is None else tokenizer.prompt(source)
+        if tokenizer is None or not is_chat(source):
+            raise UserError(f"translate takes a text or a list of texts, not {source!r}.")
+        return tokenizer.prompt(source)
 
     def _examples(self, rows: Iterable[Row]) -> Iterable[Example]:
         known = self.prepared.tokenizer
@@ -124,6 +132,8 @@ def load(
 ) -> Trained:
     """The model of a run folder, however it was trained. One that was given to `train` as a module is given again.
 
+    So is a metric or a reward that has no file of its own; without it, `evaluate` measures BLEU.
+
     >>> load("runs/nowhere")
     Traceback (most recent call last):
     seqcredit.errors.UserError: runs/nowhere is not a run folder: it has no readable run.json.
@@ -133,8 +143,15 @@ def load(
     own = load_actor(opened, prepared, device) if model is None else wrapped(model, prepared)
     if model is not None:
         own.load_state_dict(of_network(opened.weights(), "actor"))
-    used = build_metric(opened.recipe, prepared, opened.folder) if metric is None else judge(metric)
+    used = _metric_of(opened, prepared) if metric is None else judge(metric)
     return Trained(opened, prepared, own.to(device).eval(), used, tokenizer)
+
+
+def _metric_of(run: Run, prepared: Prepared) -> Metric:
+    """A run's metric; BLEU in the place of one that only Python knows."""
+    recipe = run.recipe
+    name = recipe.payoff.metric if recipe.metric == metrics.REWARD else recipe.metric
+    return metrics.BLEU if name == GIVEN else build_metric(recipe, prepared, run.folder)
 
 
 def wrapped(model: Module, prepared: Prepared) -> Network:

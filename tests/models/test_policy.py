@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from models import small
 from seqcredit.draws import Noise
 from seqcredit.models import policy
 from seqcredit.models.policy import (
@@ -237,3 +238,13 @@ def test_automatic_precision_is_left_to_torch(monkeypatch) -> None:
     monkeypatch.setattr(policy, "_packed", None)
     with torch.autocast("cpu", torch.bfloat16):
         assert Readout(4)(linear(3, True, 4)).dtype == torch.bfloat16
+
+
+def test_the_mask_of_actions_goes_where_the_weights_go() -> None:
+    actions = torch.tensor([True, True, False, True, True, True])
+    net = small.model(alphabet=Alphabet(6, 0, 1, actions))
+    assert net.to("meta").alphabet.actions.device.type == "meta"  # type: ignore[union-attr]
+    other = small.model(alphabet=Alphabet(6, 0, 1, actions)).float().alphabet.actions
+    assert other is not None
+    assert other.dtype == torch.bool
+    assert torch.equal(other, actions)

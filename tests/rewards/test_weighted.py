@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from rewards.cases import Case, assert_invariant, cases
 from seqcredit.errors import UserError
 from seqcredit.rewards import Bleu, EditDistance, OnlyFinished, TextReward, Weighted, weighted
-from seqcredit.rewards.finished import finished_scores
-from seqcredit.rewards.weighted import read_by
+from seqcredit.rewards.finished import finished_scores, read_by
 from seqcredit.types import pad, pad_references
 
 
@@ -69,3 +68,5 @@ def test_texts_are_read_as_the_data_say() -> None:
     assert torch.equal(found.source_scores(tokens, references, source), expected)
     assert read_by(found, names, spell) == found  # whoever knows how keeps to it
     assert read_by(EditDistance(), spell, names) == EditDistance()
+    ended = read_by(OnlyFinished(unread), spell, names)
+    assert ended == OnlyFinished(TextReward(letters, spell, names))

@@ -1,6 +1,7 @@
 """Maximum likelihood."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 from torch.profiler import record_function as part
@@ -15,6 +16,8 @@ from seqcredit.types import Batch, Reward, token_mask
 @dataclass(frozen=True)
 class Mle(Phase):
     """Maximum likelihood."""
+
+    learns_references: ClassVar[bool] = True
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """- log pi of the reference."""

@@ -131,6 +131,7 @@ class Phase(Options, ABC):
     needs: ClassVar[tuple[str, ...]] = ()  # others that must be there
     drops: ClassVar[tuple[str, ...] | None] = None  # networks with dropout; None: those that it trains
     guarded: ClassVar[bool] = False  # a fall of reward or entropy is a divergence
+    learns_references: ClassVar[bool] = False  # or what is near them: there must be some
     soft: ClassVar[bool] = False  # its critic looks ahead by the soft value, not by what the actor does
 
     name: str

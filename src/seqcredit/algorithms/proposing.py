@@ -32,6 +32,7 @@ Proposal = Literal["ngram", "corrupt", "exact", "policy", "mixed"]
 class Proposing(Phase):
     """What phases that learn from sequences near the reference have."""
 
+    learns_references: ClassVar[bool] = True
     draws: ClassVar[tuple[Proposal, ...]] = ()  # kinds of proposals that it can draw from a Q
     why_not: ClassVar[str] = "its weights are those of one kind of proposal"
 

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     search = shared.search_of(found, options, options.n_best)
     require(not prepared.pictures, f"{found.folder} describes pictures: use `seqcredit caption`.")
     for number, line in enumerate(sys.stdin if options.file == "-" else lines(Path(options.file)), 1):
-        for words, logp in n_best(actor, prepared, line, search, options.n_best, device):
+        for words, logp in n_best(actor, prepared, line.rstrip("\r\n"), search, options.n_best, device):
             fields = [str(number)] if options.n_best > 1 else []
             fields += [f"{logp:.4f}"] if options.scores else []
             print("\t".join([*fields, prepared.sentence(words)]), flush=True)

@@ -52,7 +52,12 @@ def is_chat(source: object) -> TypeGuard[Messages]:
 
 def have_references(rows: Iterable[Row]) -> bool:
     """Whether there is something to compare outputs with."""
-    return any(_parts(row, f"data[{number}]")[1] for number, row in enumerate(rows))
+    there = [bool(_parts(row, f"data[{number}]")[1]) for number, row in enumerate(rows)]
+    if any(there) and not all(there):
+        raise UserError(
+            f"data[{there.index(False)}] has no references, and others have: give all of them some, or none."
+        )
+    return any(there)
 
 
 def read_rows(path: Path) -> list[Row]:

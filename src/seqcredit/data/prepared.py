@@ -146,9 +146,10 @@ class Split:
         """Words of each reference, of all examples one after another."""
         return self.reference_half.lengths
 
-    def reference_text(self, index: int) -> list[list[str]]:
+    def reference_text(self, index: int) -> Known:
         """The references of one example in words, as evaluation needs them: unknown words as they were."""
-        return _words(_line(self._reference_file, self._reference_starts[index]))
+        example = self.example(index)
+        return Known([text.split() for text in example.references], example.source)
 
     def reference_texts(self) -> Iterator[Known]:
         """The references of every example in words, one example after another."""
@@ -306,14 +307,20 @@ class Prepared:
 
     def spell(self, ids: Sequence[int]) -> str:
         """Predicted ids as a text, given as rewards have them: in the alphabet of words, without eos."""
-        own = self.alphabet.from_words(torch.tensor(ids, dtype=torch.long)).tolist()
+        own = [self._from_words[number] for number in ids]
         return " ".join(self.words(own)) if self.tokenizer is None else self.tokenizer.text(own)
 
     def spell_source(self, ids: Sequence[int]) -> str:
         """Ids of a source as the text that they were made of, if it is one of these data, else as they say it."""
         if self.tokenizer is None:
-            return " ".join(self.source_vocabulary.decode(ids))
+            words = self.source_vocabulary.decode(ids)
+            return " ".join(words if self._source_pieces is None else self._source_pieces.join(words))
         return self._sources.get(tuple(ids)) or self.tokenizer.text(ids)
+
+    @cached_property
+    def _from_words(self) -> list[int]:
+        """The own id of each id of the alphabet of words."""
+        return self.alphabet.from_words(torch.arange(self.alphabet.size)).tolist()
 
     @cached_property
     def _sources(self) -> dict[tuple[int, ...], str]:

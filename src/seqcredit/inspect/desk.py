@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import torch
 
+from seqcredit.credit.values import only_actions
 from seqcredit.data.batches import from_sentences
 from seqcredit.data.images import Backbone
 from seqcredit.data.vocabulary import UNK_SYMBOL
@@ -18,7 +19,7 @@ from seqcredit.inspect.examiners import Examiner
 from seqcredit.inspect.numbers import judge_tokens
 from seqcredit.inspect.subjects import Subject, reference_ids
 from seqcredit.rewards.metrics import sentence_bleu
-from seqcredit.types import EOS, UNK, Batch, Json, pad
+from seqcredit.types import UNK, Batch, Json, pad
 
 with in_words(ImportError, "`seqcredit serve` needs more packages: run `pip install 'seqcredit[serve]'`."):
     from pydantic import BaseModel, ConfigDict, Field
@@ -117,7 +118,7 @@ class Desk:
         return self._steps(self.examiners[asked.run], source, prefix)
 
     def _steps(self, examiner: Examiner, source: torch.Tensor, prefix: Sequence[int]) -> Iterator[Json]:
-        actor, words = examiner.actor, self.prepared.target_vocabulary.words
+        actor, words, eos = examiner.actor, self.prepared.target_vocabulary.words, self.prepared.alphabet.eos
         with self.lock, torch.no_grad():  # never across a yield: the next step may run in another thread
             memory = actor.encode(source)
             state, token = actor.start(memory), None
@@ -125,15 +126,15 @@ class Desk:
         for t in range(bound):
             with self.lock, torch.no_grad():
                 scores, state = actor.step(memory, state, token)
-                logp = torch.log_softmax(scores.table()[0], -1)
+                logp = torch.log_softmax(only_actions(scores.table()[0], actor.alphabet.actions), -1)
             if t < len(prefix):
                 token = torch.tensor([prefix[t]], device=source.device)
                 continue
             last = t == bound - 1
-            best = EOS if last else int(logp.argmax())
+            best = eos if last else int(logp.argmax())
             token = torch.tensor([best], device=source.device)
-            yield {"word": words[best], "p": round(1.0 if last else float(logp[best].exp()), 6), "end": best == EOS}
-            if best == EOS:
+            yield {"word": words[best], "p": round(1.0 if last else float(logp[best].exp()), 6), "end": best == eos}
+            if best == eos:
                 return
 
     def score(self, asked: Score) -> Json:
@@ -148,7 +149,7 @@ class Desk:
         require(all(texts), "references: one of them has no word.")
         batch, judged = Batch(source, ids.to(source.device)), []
         for examiner, hypothesis in zip(self.examiners, asked.hypotheses, strict=True):
-            tokens = pad([self._ids(hypothesis)]).to(source.device)
+            tokens = pad([self._ids(hypothesis)], eos=self.prepared.alphabet.eos).to(source.device)
             said = self.prepared.words(tokens[0].tolist())
             bleu = sentence_bleu(said, texts) if texts else None
             with self.lock:
@@ -161,8 +162,11 @@ class Desk:
 
     def _ids(self, words: Sequence[str]) -> list[int]:
         """Ids of words of the vocabulary; others are cut into pieces where the corpus was, or unknown."""
-        vocabulary, found = self.prepared.target_vocabulary, []
+        vocabulary, found = self.prepared.target_vocabulary, list[int]()
         for word in words:
+            if self.prepared.tokenizer is not None:
+                found += vocabulary.encode([word]) if word in vocabulary.words else self.prepared.target_ids([word])
+                continue
             known = vocabulary.encode([word])
             found += known if known != [UNK] or word == UNK_SYMBOL else self.prepared.target_ids([word])
         require(len(found) <= WORDS, f"A hypothesis has at most {WORDS} tokens, {len(found)} came.")

@@ -25,6 +25,7 @@ from seqcredit.credit.values import (
     entropy,
     expected_value,
     one_step_targets,
+    only_actions,
     returns_to_go,
     soft_policy,
     soft_value,
@@ -33,7 +34,7 @@ from seqcredit.credit.values import (
 from seqcredit.inspect.examiners import Examiner
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.rewards.scores import scored
-from seqcredit.types import EOS, Batch, Json, lengths
+from seqcredit.types import Alphabet, Batch, Json, lengths
 
 TOP = 5  # words that are listed for a state
 LONGEST_EXACT = 8  # words of a reference that an oracle is asked about: its table grows with 3 ** words
@@ -106,46 +107,48 @@ def judge_tokens(
     """Credit of hypotheses in ids, eos included. At the length bound only eos is possible."""
     words = examiner.prepared.target_vocabulary.words
     forced = at_bound(tokens, max(examiner.search.bound, tokens.shape[1]))
+    alphabet = examiner.actor.alphabet
     logits = examiner.actor.score(examiner.actor.encode(batch.source), tokens).table()
-    logp = _only_eos(torch.log_softmax(logits, -1), forced)
+    logp = _only_eos(torch.log_softmax(only_actions(logits, alphabet.actions), -1), forced, alphabet.eos)
     uncertainty = entropy(logp)
     columns: dict[str, Tensor] = {"logp": chosen(logp, tokens), "entropy": uncertainty}
     lists: dict[str, Sequence[States | None]] = {}
     scores = q = None
     if batch.references.shape[1]:
-        scores = scored(examiner.reward, examiner.actor.alphabet, tokens, batch)
+        scores = scored(examiner.reward, alphabet, tokens, batch)
         rewards = token_rewards(scores)
-        columns |= {"rewards": rewards, "returns": returns_to_go(rewards, uncertainty, tokens, examiner.later_tau)}
+        later = rewards, uncertainty, tokens, examiner.later_tau
+        columns |= {"rewards": rewards, "returns": returns_to_go(*later, alphabet.eos)}
         if examiner.critic is not None:
-            memory = examiner.critic.encode(batch.references)
-            q = examiner.critic.score(memory, tokens).table()
+            q = examiner.critic.score(examiner.critic.read(batch), tokens).table()
             columns |= _judged(examiner, q, logp, rewards, tokens, forced)
-            lists["target"] = _best(q, examiner.tau, forced, words)
+            lists["target"] = _best(q, examiner.tau, forced, words, alphabet)
         lists["oracle"] = [
-            None if exact is None else _best(exact[None], examiner.tau, stuck[None], words)[0]
+            None if exact is None else _best(exact[None], examiner.tau, stuck[None], words, alphabet)[0]
             for exact, stuck in _exact(examiner, batch.references, tokens)
         ]
     lists["policy"] = _likeliest(logp, q, words)
     said = [{"text": text, "bleu": bleu} for text, bleu in zip(texts, bleus, strict=True)]
-    return _records(words, tokens, columns, lists, said, scores)
+    return _records(words, tokens, columns, lists, said, scores, alphabet.eos)
 
 
 def _judged(
     examiner: Examiner, q: Tensor, logp: Tensor, rewards: Tensor, tokens: Tensor, forced: Tensor
 ) -> dict[str, Tensor]:
     """Q, V, the advantage and the TD error of every token."""
-    taken, tau = chosen(q, tokens), examiner.tau
-    value = expected_value(q, logp, tau, forced)
-    ahead = soft_value(q, tau, forced) if examiner.soft else expected_value(q, logp, examiner.later_tau, forced)
+    taken, tau, (_, eos, _, actions) = chosen(q, tokens), examiner.tau, examiner.actor.alphabet
+    value = expected_value(q, logp, tau, forced, eos)
+    later = expected_value(q, logp, examiner.later_tau, forced, eos)
+    ahead = soft_value(q, tau, forced, eos, actions) if examiner.soft else later
     advantage = taken - value - (tau * chosen(logp, tokens) if tau else 0)
-    td = one_step_targets(rewards, ahead, tokens) - taken
+    td = one_step_targets(rewards, ahead, tokens, eos) - taken
     return {"q": taken, "value": value, "advantage": advantage, "td": td}
 
 
-def _only_eos(logp: Float[Tensor, "B T V"], forced: Tensor) -> Float[Tensor, "B T V"]:
+def _only_eos(logp: Float[Tensor, "B T V"], forced: Tensor, eos: int) -> Float[Tensor, "B T V"]:
     """Log-probabilities in which eos is certain at the length bound."""
     certain = torch.full_like(logp[0, 0], -torch.inf)
-    certain[EOS] = 0
+    certain[eos] = 0
     return torch.where(forced.unsqueeze(-1), certain, logp)
 
 
@@ -156,12 +159,15 @@ def _likeliest(logp: Float[Tensor, "B T V"], q: Tensor | None, words: Sequence[s
     return _choices(best.indices, best.values, best.values.exp(), taken, words)
 
 
-def _best(q: Float[Tensor, "B T V"], tau: float, forced: Tensor, words: Sequence[str]) -> list[States]:
+def _best(
+    q: Float[Tensor, "B T V"], tau: float, forced: Tensor, words: Sequence[str], alphabet: Alphabet
+) -> list[States]:
     """The words of the highest Q, with the probability that the soft policy gives them."""
-    allowed = q.clone()
-    allowed[..., EOS + 1 :].masked_fill_(forced.unsqueeze(-1), -torch.inf)
+    eos, actions = alphabet.eos, alphabet.actions
+    ends = torch.arange(q.shape[-1], device=q.device) == eos
+    allowed = only_actions(q, actions).masked_fill(forced.unsqueeze(-1) & ~ends, -torch.inf)
     best = allowed.topk(min(TOP, q.shape[-1]))
-    policy = soft_policy(q, tau, forced).gather(-1, best.indices)
+    policy = soft_policy(q, tau, forced, eos, actions).gather(-1, best.indices)
     return _choices(best.indices, best.values, policy, best.values, words)
 
 
@@ -197,7 +203,8 @@ def has_oracle(examiner: Examiner) -> bool:
     """Whether some oracle knows the pay-off, and something gives the temperature."""
     payoff = examiner.payoff
     plain_hamming = payoff.metric == "hamming" and payoff.unk_matches and payoff.unfinished == "score"
-    return (plain_edit(payoff) or plain_hamming) and examiner.phase is not None
+    of_words = examiner.prepared.tokenizer is None
+    return of_words and (plain_edit(payoff) or plain_hamming) and examiner.phase is not None
 
 
 @lru_cache(maxsize=256)
@@ -219,12 +226,13 @@ def _records(
     lists: dict[str, Sequence[States | None]],
     said: Sequence[Json],
     scores: Tensor | None,
+    eos: int,
 ) -> list[Credit]:
     """Rows of the tensors without padding, as records."""
     numbers = {name: column.tolist() for name, column in columns.items()}
     records = []
     for b, row in enumerate(tokens.tolist()):
-        end = row.index(EOS) + 1
+        end = row.index(eos) + 1
         mine: Json = {name: column[b][:end] for name, column in numbers.items()}
         mine |= {name: None if (states := column[b]) is None else states[:end] for name, column in lists.items()}
         if scores is not None:

@@ -91,14 +91,15 @@ def typed_batch(examiner: Examiner, source: str, references: Sequence[str]) -> t
 def reference_ids(prepared: Prepared, references: Sequence[str]) -> tuple[Int[Tensor, "1 R L"], list[list[str]]]:
     """References of one sentence as ids and in words."""
     texts = [prepared.reference_words(text) for text in references]
-    return pad_references([[prepared.target_ids(words) for words in texts]]), texts
+    return pad_references([[prepared.target_ids(words) for words in texts]], prepared.alphabet.eos), texts
 
 
 def judge_words(
     examiner: Examiner, batch: Batch, hypotheses: Sequence[Words], references: Sequence[Sequence[Words]]
 ) -> list[Credit]:
     """Credit of hypotheses in words; `references` are those of the batch, in words."""
-    tokens = pad([examiner.prepared.target_ids(list(words)) for words in hypotheses]).to(batch.source.device)
+    ids = [examiner.prepared.target_ids(list(words)) for words in hypotheses]
+    tokens = pad(ids, eos=examiner.prepared.alphabet.eos).to(batch.source.device)
     pairs = zip(hypotheses, references, strict=True)
     bleus = [sentence_bleu(words, group) if group else None for words, group in pairs]
     return judge_tokens(examiner, batch, tokens, [" ".join(words) for words in hypotheses], bleus)

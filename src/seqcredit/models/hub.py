@@ -79,6 +79,8 @@ def merged(model: "PreTrainedModel") -> "PreTrainedModel":
         return model
     from peft.tuners.tuners_utils import BaseTunerLayer
 
+    if not any(isinstance(module, BaseTunerLayer) for module in model.modules()):
+        return model
     whole = copy.deepcopy(model)
     for name, layer in [*whole.named_modules()]:
         if isinstance(layer, BaseTunerLayer):
@@ -123,7 +125,7 @@ def make_model(config: str, generation: str, seed: int, lora: str = "") -> "PreT
         auto = AutoModelForSeq2SeqLM if known.is_encoder_decoder else AutoModelForCausalLM
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            model = auto.from_config(known)
+            model = auto.from_config(known).float()  # `precision` makes products shorter, not weights
             model = with_adapters(model, lora) if lora else model
         model.generation_config = GenerationConfig.from_dict(json.loads(generation))
         return model

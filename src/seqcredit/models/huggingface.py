@@ -213,7 +213,10 @@ class DecoderOnly(Pretrained[Prompt]):
         order = (source != ABSENT).long().argsort(dim=1, stable=True)  # padding first
         ids = source.gather(1, order)
         mask = ids != ABSENT
-        require(bool(mask[:, -1].all()), "A source without tokens: a decoder-only model needs something to go on from.")
+        require(
+            mask.shape[1] > 0 and bool(mask[:, -1].all()),
+            "A source without tokens: a decoder-only model needs something to go on from.",
+        )
         from transformers import DynamicCache
 
         states, cache = self._run(ids.clamp(min=0), mask, DynamicCache(config=self.model.config))
@@ -287,7 +290,7 @@ def _with_ties(module: nn.Module, state: dict[str, Tensor], prefix: str, *_: obj
 def _known(factor: float, width: int) -> float:
     """The number that a measured factor stands for: 1, T5's by its width, or a short one, whatever the weights are."""
     near = [known for known in (1.0, width**-0.5) if abs(factor / known - 1) < CLOSE]
-    return near[0] if near else float(f"{factor:.3g}")
+    return near[0] if near else float(f"{factor:.6g}")
 
 
 def _begin(model: "PreTrainedModel") -> list[int]:

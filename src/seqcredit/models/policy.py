@@ -177,6 +177,13 @@ class Policy(nn.Module, ABC, Generic[M, S]):
         """Draw what is dropped along sequences; None where nothing is, or where the model drops on its own."""
         return None
 
+    def _apply(self: Same, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Same:
+        """Whatever moves the weights moves the mask of the actions, too."""
+        moved = super()._apply(fn, recurse)  # type: ignore[misc]
+        actions = moved.alphabet.actions
+        moved.alphabet = moved.alphabet._replace(actions=None if actions is None else fn(actions))
+        return moved
+
     def read(self, batch: Batch) -> M:
         """Its memory of the half of a batch that it reads."""
         return self.encode(batch.references if self.reads == "references" else batch.source)

@@ -32,7 +32,8 @@ def compare(baseline: Run, system: Run, split_name: str, show: int, metric: str 
     for one in differences(first, second, references, judge)[:show]:
         n = one.example
         yield f"\n{n + 1}: sentence {judge.label} {one.baseline:.{d - 1}f} -> {one.system:.{d - 1}f}"
-        said = {"source": sources[n], "reference": references[n][0], "baseline": first[n], "system": second[n]}
+        known = {"reference": references[n][0]} if references[n] else {}
+        said = {"source": sources[n], **known, "baseline": first[n], "system": second[n]}
         yield from (f"  {name:10} {' '.join(words)}" for name, words in said.items())
 
 

@@ -85,7 +85,7 @@ class Speaker:
         """- log pi of the first references, and the number of their tokens."""
         tokens = batch.references[:, 0]
         scores = Along.of(self.actor, self.actor.score(memory, tokens))
-        return float(likelihood(scores, tokens)), int(token_mask(tokens).sum())
+        return float(likelihood(scores, tokens)), int(token_mask(tokens, self.actor.alphabet.eos).sum())
 
     def _drawn(self, memory: Rows, count: int) -> Int[Tensor, "B n T"]:
         device = device_of(self.actor)

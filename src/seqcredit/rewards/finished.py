@@ -8,7 +8,7 @@ from torch import Tensor
 from seqcredit.rewards.bleu import Bleu
 from seqcredit.rewards.own import OwnReference
 from seqcredit.rewards.scores import at_end, final_scores, prefix_scores
-from seqcredit.rewards.text import TextReward
+from seqcredit.rewards.text import Spell, TextReward
 from seqcredit.rewards.weighted import Weighted
 from seqcredit.types import Reward
 
@@ -58,3 +58,15 @@ def finished_scores(
     if isinstance(reward, Bleu):
         reward = replace(reward, unfinished_brevity=True)
     return prefix_scores(reward, tokens, references, source)
+
+
+def read_by(reward: Reward, spell: Spell, spell_source: Spell) -> Reward:
+    """A reward whose texts are read in this way, wherever it holds any; one that is not of texts stays as it is."""
+    match reward:
+        case TextReward():
+            return reward.read_by(spell, spell_source)
+        case Weighted():
+            return Weighted([(weight, read_by(part, spell, spell_source)) for weight, part in reward.parts])
+        case OnlyFinished() | OwnReference():
+            return replace(reward, reward=read_by(reward.reward, spell, spell_source))
+    return reward

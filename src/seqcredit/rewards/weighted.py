@@ -9,7 +9,6 @@ from torch import Tensor
 
 from seqcredit.errors import require
 from seqcredit.rewards.scores import final_scores, prefix_scores
-from seqcredit.rewards.text import Spell, TextReward
 from seqcredit.types import Reward
 
 
@@ -47,10 +46,6 @@ class Weighted:
         """R of all tokens."""
         return self.total(lambda part: final_scores(part, tokens, references, source))
 
-    def read_by(self, spell: Spell, spell_source: Spell) -> "Weighted":
-        """The same, where texts are read in this way."""
-        return Weighted([(weight, read_by(part, spell, spell_source)) for weight, part in self.parts])
-
     def total(self, of: Callable[[Reward], Tensor]) -> Tensor:
         """The weighted sum of what is asked of each reward."""
         (weight, first), *others = self.parts
@@ -58,8 +53,3 @@ class Weighted:
         for weight, part in others:
             found = found + weight * of(part)
         return found
-
-
-def read_by(reward: Reward, spell: Spell, spell_source: Spell) -> Reward:
-    """A reward that knows how ids are read; one that is not of texts stays as it is."""
-    return reward.read_by(spell, spell_source) if isinstance(reward, TextReward | Weighted) else reward

@@ -88,5 +88,7 @@ def best_of(
 
 
 def _check(prepared: Prepared, search: Search) -> None:
+    if search.replace_unknown and prepared.tokenizer is not None:
+        raise UserError("A model with a tokenizer of its own writes no unknown words: leave out --replace-unknown.")
     if search.replace_unknown and prepared.pictures:
         raise UserError("A picture has no words to put in the place of unknown ones: leave out --replace-unknown.")

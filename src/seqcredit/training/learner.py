@@ -133,7 +133,9 @@ def _parts(batch: Batch, noise: Noise, parts: int) -> Iterator[tuple[Batch, Nois
 def _added(sums: Watched, more: Sums) -> Watched:
     """Sums and counts, and those of another part of the batch."""
     before = {key: sums.get(key, (0.0, 0.0)) for key in more}
-    return {key: (before[key][0] + float(total), before[key][1] + float(count)) for key, (total, count) in more.items()}
+    return sums | {
+        key: (before[key][0] + float(total), before[key][1] + float(count)) for key, (total, count) in more.items()
+    }
 
 
 def _decaying(network: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
