@@ -40,6 +40,7 @@ PUBLIC = {
     "VAML",
     "Evaluation",
     "Trained",
+    "Transformer",
     "load",
     "models",
     "rewards",
