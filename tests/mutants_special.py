@@ -165,7 +165,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("(inspect|results)/.*", r"no_grad\(\) ->", "", "only memory"),
     Equivalent("inspect/numbers.py", r"group\[:, 0\] ->", "", "an absent reference is absent in all its places"),
     Equivalent("named.py", r"\[:9\]", "", "any letters will do"),
-    Equivalent("inspect/numbers.py", r"forgotten: expected_value", "", "there eos is certain in logp too"),
     Equivalent("inspect/examiners.py", r"-> holders or trained", "", "who has a critic's weights has trained it"),
     Equivalent("rewards/cider.py", r"before \* size - first", "", "another key, and as unique"),
     Equivalent("rewards/edit.py", r"tokens\.shape\[1\] \+ references", "missing =", "what is too long is cut off"),

@@ -92,7 +92,7 @@ def train(
         plan, begun = plan.gentle(), True
     others = [None if rows is None else _rows(rows) for rows in (valid, test)]
     given = _Given(_rows(data), others[0], others[1], tokenizer, min_count)
-    known = given.has_references()
+    known = not isinstance(actor, HuggingFace) or given.has_references()  # others cannot do without
     payoff = reward if isinstance(reward, Payoff) else Payoff(metric=word_for(reward))
     ours = payoff.metric in METRICS
     if metric is None:

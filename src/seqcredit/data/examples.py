@@ -51,13 +51,13 @@ def is_chat(source: object) -> TypeGuard[Messages]:
 
 
 def have_references(rows: Iterable[Row]) -> bool:
-    """Whether there is something to compare outputs with."""
+    """Whether there is something to compare outputs with; without any rows there is nothing to say against it."""
     there = [bool(_parts(row, f"data[{number}]")[1]) for number, row in enumerate(rows)]
     if any(there) and not all(there):
         raise UserError(
             f"data[{there.index(False)}] has no references, and others have: give all of them some, or none."
         )
-    return any(there)
+    return any(there) or not there
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -227,8 +227,7 @@ class Prepared:
         if manifest.options.text.tokenizer:
             tokenizer = ModelTokenizer.load(folder / TOKENIZER, manifest.options.text.tokenizer == "chat")
             return cls(folder, manifest, tokenizer.vocabulary, tokenizer.vocabulary, tokenizer)
-        vocabularies = (Vocabulary.load(folder / f"{side}.vocab") for side in ("source", "target"))
-        source, target = vocabularies
+        source, target = (Vocabulary.load(folder / f"{side}.vocab") for side in ("source", "target"))
         return cls(folder, manifest, source, target)
 
     @property
@@ -325,14 +324,9 @@ class Prepared:
     @cached_property
     def _sources(self) -> dict[tuple[int, ...], str]:
         """The text of every source by its ids."""
-        found = {}
-        for name in self.manifest.splits:
-            split = self.split(name)
-            assert isinstance(split.source_half, Sequences)
-            ids, offsets = split.source_half.ids, split.source_half.offsets
-            for number, text in enumerate(split.plain_sources()):
-                found[tuple(ids[offsets[number] : offsets[number + 1]].tolist())] = text
-        return found
+        assert self.tokenizer is not None
+        texts = (text for name in self.manifest.splits for text in self.split(name).plain_sources())
+        return {tuple(self.tokenizer.source_ids(text)): text for text in texts}
 
     def sentence(self, words: list[str]) -> str:
         """Predicted words as a line to read."""
