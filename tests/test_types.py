@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from seqcredit.rewards import Bleu
-from seqcredit.types import ABSENT, EOS, UNK, Alphabet, Batch, lengths, pad, pad_references, token_mask
+from seqcredit.types import ABSENT, EOS, UNK, Alphabet, Batch, Known, lengths, pad, pad_open, pad_references, token_mask
 
 # eos and unk in each other's place, in one of both places, elsewhere; and no unknown word.
 SPECIALS = [(0, 1), (1, 0), (0, 5), (5, 1), (1, 5), (5, 0), (5, 3), (3, None), (1, None), (0, None)]
@@ -115,3 +115,14 @@ def test_there_and_back(eos: int, unk: int | None) -> None:
     assert torch.equal(alphabet.as_words(alphabet.from_words(ids)), ids)
     assert int(alphabet.from_words(torch.tensor([0]))) == eos
     assert unk is None or int(alphabet.from_words(torch.tensor([1]))) == unk
+
+
+def test_sources_that_nothing_closes() -> None:
+    assert pad_open([[5, 6, 7], [8], []]).tolist() == [[5, 6, 7], [8, ABSENT, ABSENT], [ABSENT] * 3]
+    assert pad_open([]).shape == (0, 0)
+
+
+def test_references_that_know_their_source() -> None:
+    known = Known([["a", "b"], ["c"]], "the source")
+    assert known == [["a", "b"], ["c"]]
+    assert known.source == "the source"

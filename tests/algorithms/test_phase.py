@@ -8,7 +8,9 @@ import torch
 from algorithms.tiny import BATCH, gradients, models, run
 from seqcredit.algorithms import ActorCritic, Criterion, Critic, Mle, Phase, Progress, Raml, SoftQ, Vaml
 from seqcredit.algorithms.phase import count as rows_of
+from seqcredit.algorithms.phase import unless_edit
 from seqcredit.errors import UserError
+from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Batch
 
 PHASES: dict[str, Phase] = {
@@ -142,3 +144,9 @@ def test_an_option_that_does_nothing_is_an_error(options: dict[str, object], sai
 def test_options_are_checked_as_all_are() -> None:
     with pytest.raises(UserError, match=r"^Mle: clip is 0.0, but it must be above 0 and finite\.$"):
         Mle("mle", 0.1, clip=0.0)
+
+
+def test_credit_of_the_edit_distance_wants_its_payoff() -> None:
+    assert unless_edit(Payoff("edit")) is None
+    said = "its credit is that of the edit distance, and the pay-off is bleu: set metric to 'edit'."
+    assert unless_edit(Payoff("bleu")) == said
