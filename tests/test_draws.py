@@ -86,3 +86,8 @@ def test_noise_apart_leaves_what_comes_after_as_it_is() -> None:
     assert not torch.equal(Noise(generator(), 4).apart().uniform(3), Noise(generator(), 4).uniform(3))
     source = Noise(generator(), 4)
     assert not torch.equal(source.apart().uniform(3), source.apart().uniform(3))
+
+
+def test_noise_apart_is_another_one_every_time() -> None:
+    noise = Noise(torch.Generator().manual_seed(3), 1)
+    assert len({float(noise.apart().uniform().double()) for _ in range(200)}) > 190  # float32: a few may be equal
