@@ -158,6 +158,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "rewards/prefixes.py", r"\[\.\.\., :1\] ->", "ABSENT", "an absent reference is absent in all its places"
     ),
     Equivalent("rewards/.*", r"forgotten", "torch.zeros_like(pad(", "only the shape counts"),
+    Equivalent("rewards/metrics.py", r"mask", "Metric = Counted | Ratio", "a type, for those who read it"),
+    Equivalent("models/cache.py", r"connective", "is not None", "of two that are joined both were written, or neither"),
     Equivalent("rewards/rouge.py", r"index", "ends = [row[", "the row holds 0 only"),
     Equivalent("results/tables.py", r"sign: mine - theirs ->", "isnan(", "either is no number if one is none"),
     Equivalent("inspect/subjects.py", r"opposite|factor", "step = max(1", "how many at a time: only speed"),

@@ -11,8 +11,8 @@ import pytest
 
 from seqcredit.algorithms import ALGORITHMS, ActorCritic, Critic, Mle, Raml, Vaml
 from seqcredit.errors import UserError
-from seqcredit.experiments.recipe import Recipe, load, parse, resolved, until
-from seqcredit.models.build import LSTM
+from seqcredit.experiments.recipe import RECIPES, Recipe, found, load, parse, resolved, until
+from seqcredit.models.build import LSTM, Transformer
 from seqcredit.options import FIDELITIES, presets
 from seqcredit.rewards.bleu import SMOOTHINGS
 from seqcredit.rewards.payoff import Payoff
@@ -409,7 +409,17 @@ def test_to_be_judged_by_the_exact_q_it_must_be_there() -> None:
     assert "judged_by is 'exact', but exact is 0" in complaint(phase_text("soft_q", 'judged_by = "exact"', top=top))
 
 
-@pytest.mark.parametrize("phases", ["", "phase = []", "phase = 3", "phase = [3]", "[phase]\nobjective = 'mle'"])
+@pytest.mark.parametrize(
+    "phases",
+    [
+        "",
+        "phase = []",
+        "phase = 3",
+        "phase = [3]",
+        "[phase]\nobjective = 'mle'",
+        "phase = [{objective = 'mle', learning_rate = 0.1}, 3]",
+    ],
+)
 def test_no_phase(phases: str) -> None:
     said = complaint(f'name = "x"\n{phases}')
     assert said == "a.toml: there is no [[phase]]; a recipe needs at least one."
@@ -427,6 +437,14 @@ def test_two_phases_of_the_same_name() -> None:
 
 def test_a_missing_file(tmp_path: Path) -> None:
     assert complaint_of_load(tmp_path / "erac.toml").startswith(f"There is no recipe {tmp_path / 'erac.toml'};")
+
+
+def test_recipes_that_come_along_are_found_by_their_names(short: Path) -> None:
+    ours = RECIPES / "demo" / "mle.toml"
+    assert {found(Path(name)) for name in ("demo/mle", "demo/mle.toml", "recipes/demo/mle.toml")} == {ours}
+    assert found(short) == short
+    for path in (Path("demo/../demo/mle"), Path("demo"), Path("recipes/demo"), short.with_suffix(""), Path("mle")):
+        assert complaint_of_load(path) == f"There is no recipe {path}; `seqcredit recipes` lists those that come along."
 
 
 def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
@@ -479,6 +497,13 @@ def test_an_override_makes_the_table_that_it_needs(short: Path) -> None:
     assert recipe.critic == LSTM(hidden=64, attention="mlp", dropout=0.0)
     assert recipe.payoff == Payoff(scaled=False)
     assert recipe.actor == LSTM(attention="mlp")
+
+
+def test_an_override_of_all_phases(short: Path) -> None:
+    plain = load(short)
+    changed = tuple(replace(phase, epochs=7) for phase in plain.phase)
+    assert load(short, ["phase.*.epochs=7"]) == replace(plain, phase=changed)
+    assert "there is no phase '*'" in complaint_of_load(short, "phase.*.tau.more=1")
 
 
 def test_the_last_override_wins(short: Path) -> None:
@@ -718,6 +743,14 @@ def test_resolved_says_everything() -> None:
         assert said.keys() == {"objective", *keys} - {key for key in keys if getattr(phase, key) is None}
     # and so it does not depend on what fidelity fills
     assert parse({**table, "fidelity": "default"}, "a.toml") == replace(recipe, fidelity="default")
+
+
+def test_resolved_names_the_kind_of_a_network() -> None:
+    """That of the paper has none, as in runs of the first edition."""
+    recipe = replace(read(SHORT), critic=Transformer(width=16))
+    table = tomllib.loads(resolved(recipe))
+    assert (table["critic"]["kind"], "kind" in table["actor"]) == ("transformer", False)
+    assert parse(table, "a.toml") == recipe
 
 
 @pytest.mark.parametrize("name", ['a "quoted" \\ name', "grün", "𝒬 is a letter", "two\nlines\tand a tab", "\x7f"])

@@ -1,13 +1,19 @@
 """Networks from options: what was asked for, from a seed, or one sentence that says what to change."""
 
+import json
+from typing import get_args
+
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from seqcredit.errors import UserError
-from seqcredit.models.build import LSTM, differences
+from seqcredit.models.build import CRITICS, LSTM, NOTHING, HuggingFace, Networks, Transformer, differences
 from seqcredit.models.captioner import Captioner
 from seqcredit.models.critic import Critic
+from seqcredit.models.judge import Judge
 from seqcredit.models.lstm import Additive, Dot, Seq2Seq
+from seqcredit.models.transformer import TransformerNetwork
 from seqcredit.types import Alphabet
 
 WORDS = Alphabet(7)
@@ -105,3 +111,73 @@ def test_networks_that_share_a_shape_share_their_weights_names() -> None:
     assert differences(one, other) == []
     other.actor(9, WORDS, 1).load_state_dict(one.actor(9, WORDS, 1).state_dict())
     assert differences(one, LSTM(embedding=3, hidden=6)) == [("hidden", 4, 6)]
+
+
+def test_what_a_model_card_says() -> None:
+    assert LSTM(embedding=3, hidden=4).said() == "LSTM, 1 x 4, embeddings 3, dot attention"
+    assert SMALL.said() == "LSTM, 2 x 4, embeddings 3, mlp attention, input feeding"
+    assert Transformer(width=8, heads=2).said() == "Transformer, 3 x 8, 2 heads"
+    named = HuggingFace(json.dumps({"architectures": ["Marian", "Other"], "model_type": "marian"}))
+    assert named.said() == "Marian of Hugging Face"
+    assert HuggingFace(json.dumps({"architectures": None, "model_type": "t5"})).said() == "t5 of Hugging Face"
+
+
+def test_what_only_a_critic_has() -> None:
+    assert LSTM().unfit_actor() is None
+    assert LSTM(copy=5).unfit_actor() == "copy is 5, but only a critic reads the reference; leave it to [critic]."
+    said = "dueling is true, but only a critic gives values; leave it to [critic]."
+    assert LSTM(dueling=True).unfit_actor() == said
+    assert Transformer(copy=5).unfit_actor() is None
+    assert (LSTM().fed, SMALL.fed, Transformer().fed) == (False, True, False)
+
+
+def test_all_kinds_of_networks() -> None:
+    assert get_args(Networks) == (LSTM, Transformer, HuggingFace)
+    assert {each.kind for each in get_args(Networks)} == {"lstm", "transformer", "huggingface"}
+
+
+# Transformers.
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"width": 12, "heads": 4}, "width is 12, but it must be an even multiple of heads, which is 4"),
+        ({"width": 6, "heads": 2}, "width is 6, but it must be an even multiple of heads, which is 2"),
+        ({"width": 8, "heads": 0}, "heads is 0, but it must be 1 or more"),
+    ],
+)
+def test_the_width_of_a_transformer(options: dict[str, int], said: str) -> None:
+    with pytest.raises(UserError, match=f"^Transformer: {said}"):
+        Transformer(**options)
+    assert Transformer(width=16, heads=4).width == 16
+
+
+def test_transformers_are_a_function_of_the_seed() -> None:
+    options = Transformer(width=8, layers=1, heads=2, dropout=0.25, copy=3)
+    actor, critic = options.actor(9, WORDS, 1), options.critic(WORDS, 1, "all")
+    assert same(actor, options.actor(9, WORDS, 1))
+    assert not same(actor, options.actor(9, WORDS, 2))
+    assert same(critic, options.critic(WORDS, 1))
+    numbers = [torch.Generator().manual_seed(1 + CRITICS) for _ in range(2)]
+    body = TransformerNetwork(7, WORDS, 8, 1, 2, 0.25, numbers[0], source_eos=NOTHING)
+    assert same(critic, Judge(body, 3, references="all", generator=numbers[1]))
+    assert critic.references == "all"
+    assert options.actor(5, WORDS, 1, pictures=True).encode(torch.zeros(2, 5)) is not None
+
+
+# Models of Hugging Face.
+
+
+def test_models_of_hugging_face_are_a_function_of_the_seed() -> None:
+    sizes = {"n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 16}
+    options = HuggingFace.of(GPT2LMHeadModel(GPT2Config(vocab_size=7, bos_token_id=6, eos_token_id=0, **sizes)))
+    with pytest.raises(UserError, match=r"^These data hold pictures: a model from Hugging Face reads text"):
+        options.actor(9, WORDS, 1, pictures=True)
+    actor, critic = options.actor(9, WORDS, 1), options.critic(WORDS, 1)
+    assert same(actor, options.actor(0, WORDS, 1))
+    assert not same(actor, options.actor(9, WORDS, 2))
+    other = options.actor(9, WORDS, 1 + CRITICS)
+    numbers = torch.Generator().manual_seed(1 + CRITICS)
+    assert same(critic, Judge(other, options.copy, "references", "own", numbers))
+    assert same(critic, options.critic_like(other, 1))

@@ -18,8 +18,8 @@ from seqcredit.data.storage import checksum
 from seqcredit.errors import UserError
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.runs import Run
-from seqcredit.results import cells
-from seqcredit.results.evaluate import metric_of, write_hypotheses
+from seqcredit.results import cells, headroom
+from seqcredit.results.evaluate import hypotheses_file, metric_of, write_hypotheses
 from seqcredit.results.record import record
 from seqcredit.results.significance import bootstrap
 
@@ -152,7 +152,22 @@ def test_a_cell_has_the_counts_of_its_sentences(tmp_path: Path) -> None:
     record(run, prepared, file)
     assert file.with_suffix(".counts.gz").read_bytes() == kept
     assert kept[4:8] == bytes(4)  # no time in it
-    assert "credit" not in json.loads(file.read_text())
+    assert gzip.decompress(file.with_suffix(".txt.gz").read_bytes()) == hypotheses_file(run, "test").read_bytes()
+    assert not {"credit", "headroom"} & json.loads(file.read_text()).keys()
+    (run.folder / headroom.FILE).write_text('{"greedy": 12.5}')
+    record(run, prepared, file)
+    assert json.loads(file.read_text())["headroom"] == {"greedy": 12.5}
+
+
+def test_only_runs_on_the_same_sentences_are_compared(tmp_path: Path) -> None:
+    recipe, runs = recipes.Recipe("tiny", (algorithms.Mle("mle", 0.1),), seed=1), []
+    several = [make_data(tmp_path / name, size) for name, size in (("data", 40), ("other", 41))]
+    for prepared in several:
+        runs.append(Run.create(tmp_path / f"{prepared.folder.name}-run", "", recipe, prepared.folder, {}))
+        finish(runs[-1], prepared, spoilt(prepared, 0.3, 1))
+    with pytest.raises(UserError, match=r"cannot be compared: the references of test in .*data and in .*other differ"):
+        record(runs[0], several[0], tmp_path / "cell.json", [runs[1]])
+    assert not (tmp_path / "cell.json").exists()
 
 
 def test_a_cell_of_any_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +198,7 @@ def test_a_cell_of_any_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert np.array_equal(cell.statistics(), rows)
         assert cell.metric.score(rows.sum(0)) == pytest.approx(cell.score, abs=1e-4)
         found = bootstrap([said[0.3]], [said[0.1]], known, metric=judge)
-        assert kept["against"]["0.3"][name] == pytest.approx(found.baseline, abs=1e-4)
+        assert kept["against"]["0.3"][name] == round(found.baseline, judge.digits + 2)
         assert (kept["against"]["0.3"]["p"], kept["against"]["0.3"]["test"]) == (round(found.p, 4), found.signature)
 
 

@@ -15,8 +15,9 @@ from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
 from seqcredit.errors import UserError
-from seqcredit.rewards import EditDistance, OnlyFinished
+from seqcredit.rewards import EditDistance, OnlyFinished, TextReward
 from seqcredit.rewards.metrics import (
+    AT_ONCE,
     BLEU,
     CHRF,
     CIDER,
@@ -36,6 +37,7 @@ from seqcredit.rewards.metrics import (
     sentence_bleu,
     streams,
 )
+from seqcredit.types import Known
 
 HYPOTHESES = [["the", "cat", "sat", "on", "the", "mat"], ["a", "<unk>", "barks"], ["hello", "there", "my", "friend"]]
 REFERENCES = [
@@ -198,6 +200,41 @@ def test_the_mean_reward_is_that_of_the_reward() -> None:
         metric("reward")
 
 
+def test_rewards_of_more_than_are_scored_at_once_are_in_their_places() -> None:
+    count = AT_ONCE + 1
+    judge = mean_reward(EditDistance(dtype=torch.float64), lambda words: [int(word) for word in words])
+    rows = judge.statistics([["2"] * (n % 7) for n in range(count)], [[["2"]]] * count)
+    assert rows.tolist() == [[-abs(n % 7 - 1), 1] for n in range(count)]
+
+
+def test_rewards_and_metrics_of_the_source() -> None:
+    """Who asks for it gets that of its own example; where some have none, nobody has."""
+
+    def read(texts: list[str]) -> torch.Tensor:
+        return torch.tensor([[int(text)] for text in texts])
+
+    def further(text: str, source: str) -> float:
+        return len(text) + 10 * float(source)
+
+    def both(text: str, references: list[str], source: str) -> float:
+        return further(text, source) + 1000 * len(references)
+
+    spelled = TextReward(further, lambda ids: "x" * len(ids), lambda ids: str(ids[0]))
+    hypotheses, groups = [["2"], ["2", "2"]], [Known([["2"]], "3"), Known([["2"], ["2"]], "4")]
+    judge = mean_reward(spelled, lambda words: [int(word) for word in words], sources=read)
+    assert judge.statistics(hypotheses, groups)[:, 0].tolist() == [31, 42]
+    for unknown in ([groups[0], [["2"]]], [[["2"]], [["2"]]]):
+        with pytest.raises(UserError, match="asks for the source, which is not given here"):
+            judge.statistics(hypotheses, unknown)
+    unread = mean_reward(spelled, lambda words: [int(word) for word in words])
+    with pytest.raises(UserError, match="asks for the source, which is not given here"):
+        unread.statistics(hypotheses, groups)
+    assert own("m:further", further).statistics(hypotheses, groups)[:, 0].tolist() == [31, 43]
+    assert own("m:both", both).statistics(hypotheses, groups)[:, 0].tolist() == [1031, 2043]
+    with pytest.raises(UserError, match=r"^The metric m:further asks for the source, which is not known here\.$"):
+        own("m:further", further).statistics(hypotheses, [groups[0], [["2"]]])
+
+
 def test_a_metric_of_ones_own(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "def starts(text, references):\n    return float(any(text[:3] == r[:3] for r in references))\n"
@@ -256,7 +293,7 @@ def test_one_hypothesis_for_each_example(judge: Metric) -> None:
     assert METRICS[judge.name] is judge
     with pytest.raises(UserError, match="There are 2 hypotheses for 3 examples"):
         judge.statistics(HYPOTHESES[:2], REFERENCES)
-    assert judge.statistics([], []).shape[0] == 0
+    assert judge.statistics([], []).shape == (0, judge.width) == (0, judge.statistics(HYPOTHESES, REFERENCES).shape[1])
 
 
 @pytest.mark.parametrize("judge", [BLEU, CHRF, EDIT, ROUGE_L, CIDER], ids=lambda judge: judge.name)

@@ -161,6 +161,12 @@ def test_texts_are_spelled_once_and_without_eos() -> None:
     assert sorted(seen[4:]) == [[2], [2, 3, 4], [3, 4]]
 
 
+def test_who_knows_how_ids_are_read_keeps_to_it() -> None:
+    known = TextReward(letters).read_by(spell, read)
+    assert (known.spell, known.spell_source) == (spell, read)
+    assert known.read_by(read, spell) is known
+
+
 # What it may be.
 
 

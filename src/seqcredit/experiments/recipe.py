@@ -108,9 +108,9 @@ def _override(table: Json, text: str) -> None:
     path, equals, literal = text.partition("=")
     require(equals, f"--set {text}: write it as KEY=VALUE, such as phase.2.tau=0.02.")
     *parents, last = path.strip().split(".")
-    if parents[:2] == ["phase", "*"]:
+    if parents == ["phase", "*"]:
         for number in range(1, len(table.get("phase", [])) + 1):
-            _override(table, f"phase.{number}.{'.'.join([*parents[2:], last])}={literal}")
+            _override(table, f"phase.{number}.{last}={literal}")
         return
     target: object = table
     for part in parents:

@@ -67,7 +67,7 @@ class Counted:
         _check_sizes(hypotheses, references)
         _check_references(references)
         if not hypotheses:
-            return np.zeros((0, self.width))
+            return np.empty((0, self.width))
         judge, known = _sacrebleu(self.name), streams(references)
         return np.array(judge._extract_corpus_statistics(_texts(hypotheses), known), np.float64)  # type: ignore[arg-type]
 
@@ -119,7 +119,7 @@ class Ratio:
     def statistics(self, hypotheses: Sequence[Words], references: References) -> Statistics:
         """What is summed, and what it is divided by."""
         _check_sizes(hypotheses, references)
-        return self.rows(hypotheses, references) if hypotheses else np.zeros((0, 2))
+        return self.rows(hypotheses, references) if hypotheses else np.empty((0, self.width))
 
     def score(self, sums: Sums) -> float:
         """The ratio; 0 of nothing."""
@@ -156,7 +156,7 @@ def _each(values: Sequence[float] | torch.Tensor | Statistics) -> Statistics:
 def _rouge_l(hypotheses: Sequence[Words], references: References) -> Statistics:
     """F of the best precision and the best recall. Lin (2004)."""
     words, known = _ids(hypotheses, references)
-    return _each(RougeL(pool="coco").prefix_scores(pad(words), pad_references(known))[:, -1])
+    return _each(final_scores(RougeL(pool="coco"), pad(words), pad_references(known)))
 
 
 def _cider(hypotheses: Sequence[Words], references: References) -> Statistics:
@@ -166,14 +166,14 @@ def _cider(hypotheses: Sequence[Words], references: References) -> Statistics:
     """
     words, known = _ids(hypotheses, references)
     tokens = pad_references(known)
-    return _each(CiderD.from_references(tokens).prefix_scores(pad(words), tokens)[:, -1])
+    return _each(final_scores(CiderD.from_references(tokens), pad(words), tokens))
 
 
 def _edit(hypotheses: Sequence[Words], references: References) -> Statistics:
     """Tokens inserted, deleted and replaced, and those of the reference for which that is the smallest share."""
     words, known = _ids(hypotheses, references)
     tokens, wanted, distance = pad(words), pad_references(known), EditDistance(dtype=torch.float64)
-    errors = torch.stack([-distance.prefix_scores(tokens, one)[:, -1] for one in wanted.split(1, 1)], 1)  # absent: inf
+    errors = torch.stack([-final_scores(distance, tokens, one) for one in wanted.split(1, 1)], 1)  # absent: inf
     sizes = reference_lengths(wanted).double()
     best = (errors / sizes.clamp(min=1)).argmin(1, keepdim=True)
     return torch.cat([errors.gather(1, best), sizes.gather(1, best)], 1).numpy()
