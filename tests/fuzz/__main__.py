@@ -32,13 +32,20 @@ def judged(case: Case, done: Done) -> str | None:
         return f"signal {-done.code}"
     if "Warning: " in done.err:
         return "warning"
+    if done.code == 130 or "stopped and saved" in done.err:
+        return None  # a training that would have taken long, and stopped when it was asked to
     if done.code == 0:
         said = done.out + done.err
         return "unnoticed" if case.refuse and "damaged" not in said else None
     if done.code == 1 and not done.err:  # a sweep with a failed cell, a report that is not up to date
         return None
     lines = done.err.removesuffix("\n").split("\n")
-    if done.code != 2 or len(lines) != 1 or not lines[0].startswith("seqcredit: ") or not lines[0].endswith("."):
+    if (
+        done.code not in (1, 2)
+        or len(lines) != 1
+        or not lines[0].startswith("seqcredit: ")
+        or not lines[0].endswith(".")
+    ):
         return "not one sentence"
     return "long" if len(lines[0]) > LONGEST else None
 
@@ -73,7 +80,7 @@ def main() -> int:
                 last = (done.err.strip() or done.out.strip() or "nothing").split("\n")[-1][:160]
                 print(
                     f"{wrong}: {case.kind}, {case.spoilt}: seqcredit {' '.join(case.words)[:200]!r}: {last} "
-                    f"[PYTHONPATH=tests {Path(sys.executable).name} -m fuzz --seed {options.seed} --case {number}{only}]",
+                    f"[PYTHONPATH=tests python -m fuzz --seed {options.seed} --case {number}{only}]",
                     flush=True,
                 )
             if options.case is not None:

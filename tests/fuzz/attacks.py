@@ -1,4 +1,4 @@
-"""What is given to the command line: each attack spoils one thing of a copy of the world, and says a command that reads it."""
+"""What is given to the command line: an attack spoils one thing of a copy of the world, and names who is to read it."""
 
 import argparse
 import os

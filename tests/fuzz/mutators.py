@@ -1,4 +1,4 @@
-"""How a file is spoilt: byte by byte, or in a way that knows what kind of file it is. All of it is a function of a seed.
+"""How a file is spoilt: byte by byte, or in a way that knows what kind of file it is. All is a function of a seed.
 
 Every mutator takes a `random.Random` and what there was, and gives something else.
 """
@@ -203,8 +203,9 @@ def change_tensors(rng: random.Random, data: bytes) -> bytes:
     if rng.random() < 0.2:
         wrong = rng.choice((0, 1, size - 1, size + 1, 2**31, 2**63, 2**64 - 1))
         return struct.pack("<Q", wrong) + data[8:]
-    if rng.random() < 0.3:  # the same shapes and another name, dtype or place
-        key = rng.choice([name for name in header if name != "__metadata__"])
+    names = [name for name in header if name != "__metadata__"]
+    if names and rng.random() < 0.3:  # the same shapes and another name, dtype or place
+        key = rng.choice(names)
         entry = header.pop(key)
         entry["dtype"] = rng.choice(("F16", "I32", "F64", "X", entry["dtype"]))
         header[rng.choice((key, f"{key}x", "actor.x", ""))] = entry
