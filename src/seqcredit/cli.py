@@ -1,12 +1,13 @@
 """The command line: finds the command, and makes of every error one sentence on stderr and a non-zero exit code."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from seqcredit.commands import GROUPS, Command
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, one_line
 
 
 class Parser(argparse.ArgumentParser):
@@ -78,13 +79,64 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _check_command(words)
         options = parser().parse_args(words)
         code = options.run(options)
-    except UserError as error:
-        print(f"seqcredit: {error}", file=sys.stderr)
-        code = 2
     except KeyboardInterrupt:
         print("seqcredit: interrupted.", file=sys.stderr)
         code = 130
     except BrokenPipeError:  # nobody reads our output any more
         sys.stderr.close()
         code = 0
+    except Exception as error:
+        code, sentence = _ended(error)
+        print(f"seqcredit: {one_line(sentence)}", file=sys.stderr)
+        if os.environ.get("SEQCREDIT_DEBUG"):
+            import traceback
+
+            traceback.print_exc()
     sys.exit(code)
+
+
+# What ends a command.
+
+
+def _ended(error: Exception) -> tuple[int, str]:
+    """The exit code and the sentence of an error: 2 where the user can mend it, 70 where nobody has foreseen it."""
+    if isinstance(error, UserError):
+        return 2, str(error)
+    if _out_of_memory(error):
+        return 2, "There is not enough memory for this: make the networks, the batches or the beam smaller."
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename is not None else ""
+        return 2, f"{place}{error.strerror}; look at the path, who may read and write it, and the room that is left."
+    kept = _crash(error)
+    where = f"{kept} says where: please send it to the authors" if kept else "SEQCREDIT_DEBUG=1 shows where"
+    return 70, f"This should not have happened ({type(error).__name__}); {where}."
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Of the system or of a device: torch has no class of its own for the first."""
+    said = str(error)
+    signs = ("can't allocate memory", "not enough memory", "out of memory", "Storage size calculation overflowed")
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(sign in said for sign in signs))
+
+
+def _crash(error: Exception) -> str | None:
+    """A file with the traceback, versions and the command; None where none can be written."""
+    import platform
+    import tempfile
+    import traceback
+
+    torch = sys.modules.get("torch")
+    try:
+        from seqcredit import __version__
+
+        lines = [
+            f"seqcredit {__version__}, torch {getattr(torch, '__version__', 'not loaded')}",
+            f"Python {platform.python_version()}, {platform.platform()}",
+            f"command: {sys.argv!r}",
+            *traceback.format_exception(error),
+        ]
+        with tempfile.NamedTemporaryFile("w", prefix="seqcredit-crash-", suffix=".txt", delete=False) as file:
+            file.write("\n".join(lines).encode(errors="backslashreplace").decode())
+    except Exception:
+        return None
+    return file.name

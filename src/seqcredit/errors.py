@@ -5,10 +5,17 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 E = TypeVar("E", bound=Exception)
+LONGEST = 600  # characters of a sentence
 
 
 class UserError(Exception):
     """One sentence: what, where, what to do. The command line prints it and exits with 2."""
+
+
+def one_line(error: object) -> str:
+    """What is said, on one line of a length that can be read, whatever a user has put into it."""
+    text = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(error))
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
 
 
 def require(valid: object, sentence: str) -> None:

@@ -56,10 +56,17 @@ def test_karpathys_splits_and_tokens(tmp_path: Path) -> None:
         ("a.tsv", "1.jpg a dog\n", "a.tsv, line 1 has no tab"),
         ("a.tsv", "", "a.tsv is empty"),
         ("a.txt", "1.jpg\ta dog\n", "captions come as .tsv"),
-        ("a.json", "[1", "a.json is not JSON"),
+        ("a.json", "[1", "a.json is damaged, it is not JSON"),
         ("a.json", "[1]", "not a JSON object"),
-        ("a.json", {"images": []}, "lacks 'annotations'"),
-        ("a.json", {"images": [], "annotations": [{"image_id": 1, "caption": "x"}]}, "lacks 1"),
+        ("a.json", {"images": []}, "the key annotations is missing"),
+        ("a.json", {"images": [{"id": [1], "file_name": "x"}], "annotations": []}, "must be a whole number or text"),
+        ("a.json", {"images": [{"id": 1, "file_name": "x"}] * 2, "annotations": []}, "two pictures have the id 1"),
+        ("a.json", {"images": [], "annotations": [{"image_id": 1, "caption": ["x"]}]}, r"caption is \['x'\], .* text"),
+        (
+            "a.json",
+            {"images": [], "annotations": [{"image_id": 1, "caption": "x"}]},
+            "of picture 1, which is not there",
+        ),
     ],
 )
 def test_bad_files(tmp_path: Path, name: str, content: Any, message: str) -> None:
@@ -70,9 +77,15 @@ def test_bad_files(tmp_path: Path, name: str, content: Any, message: str) -> Non
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"pictures": []}, "lacks 'images'"),
-        ({"images": [image("1.jpg", "dev", "x")]}, "lacks 'dev'"),
+        ({"pictures": []}, "the key images is missing"),
+        ({"images": [image("1.jpg", "dev", "x")]}, "of split 'dev'; there are train, restval, val, test"),
         ({"images": [image("1.jpg", "train", "x")]}, "splits train and val"),
+        (
+            {"images": [image("1.jpg", "train", "x"), image("1.jpg", "val", "x")]},
+            "two pictures have the file name 1.jpg",
+        ),
+        ({"images": [{**image("1.jpg", "train", "x"), "filename": 3}]}, r"images\[0\].filename is 3, .* must be text"),
+        ({"images": [{**image("1.jpg", "train"), "sentences": [{"tokens": "a dog"}]}]}, "must be a list"),
     ],
 )
 def test_bad_splits(tmp_path: Path, record: Any, message: str) -> None:

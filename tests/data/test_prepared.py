@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 import stored
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.data.text import Example
 from seqcredit.errors import UserError
 
@@ -61,21 +62,29 @@ def test_not_a_prepared_folder(tmp_path: Path) -> None:
             Prepared.open(wrong)
 
 
+def _manifest(**other: object) -> str:
+    whole = {"format": 1, "task": "x", "options": {}, "source_vocabulary": 2, "target_vocabulary": 2}
+    return json.dumps({**whole, "splits": {}, "files": {}, **other})
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("{", "is damaged"),
-        ("[]", "is not of format 1"),
-        ('{"format": 2}', "is not of format 1"),
-        ('{"format": 1}', "is damaged"),
-        ('{"format": 1, "options": {"text": {}}, "splits": []}', "is damaged"),
-        ('{"format": 1, "options": {"text": {"loud": true}}, "splits": {}}', "is damaged"),
+        ("{", " is damaged, it is not JSON"),
+        ("[" * 100_000, " is damaged, it is not JSON"),
+        ("[]", " is damaged, it is not a JSON object"),
+        ('{"format": 2}', " is not of format 1"),
+        ('{"format": 1}', ": the key files is missing"),
+        (_manifest(splits=[]), ": splits is \\[\\], but it must be a table"),
+        (_manifest(options={"text": {"loud": True}}), ": there is no key options.text.loud"),
+        (_manifest(picture_width=True), ": picture_width is True, but it must be a whole number"),
+        (_manifest(checksum="00000000"), " is damaged, or was changed by hand: prepare the data again"),
     ],
 )
 def test_bad_manifest(folder: Path, content: str, says: str) -> None:
     path = folder / "manifest.json"
     path.write_text(content)
-    with pytest.raises(UserError, match=f"^{path} {says}"):
+    with pytest.raises(UserError, match=f"^{path}{says}"):
         Prepared.open(folder)
 
 
@@ -121,5 +130,6 @@ def test_manifest_has_no_path_or_date(folder: Path, tmp_path: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest) == {
         "format", "task", "options", "source_vocabulary", "target_vocabulary", "splits", "files", "picture_width",
+        "checksum",
     }  # fmt: skip
     assert str(tmp_path) not in (folder / "manifest.json").read_text()

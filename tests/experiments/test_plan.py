@@ -217,7 +217,7 @@ def test_a_record_without_settings_is_nobodys() -> None:
     with pytest.raises(UserError, match="has other settings than mle-1 has now"):
         planned(cell("mle"))
     record.write_text("{")
-    with pytest.raises(UserError, match="cannot be read as JSON"):
+    with pytest.raises(UserError, match="is damaged, it is not JSON"):
         planned(cell("mle"))
 
 

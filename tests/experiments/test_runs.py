@@ -52,7 +52,9 @@ def test_a_run_of_the_first_edition_is_read(name: str, recipe: str, tmp_path: Pa
 )
 def test_a_damaged_run_json_is_one_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(text)
-    with pytest.raises(UserError, match=r"is not a run folder: it has no readable run.json\.$"):
+    with pytest.raises(
+        UserError, match=r"run\.json( is damaged, it is not|: (data is 1|the key)).*give a run folder that is whole\.$"
+    ):
         Run.open(tmp_path)
 
 

@@ -157,7 +157,7 @@ def test_a_row_has_a_seed_once(prepared: Prepared, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "There is no cell"), ("{", "cannot be read as JSON"), ('{"bleu": 3}', "is not a cell")],
+    [(None, "There is no cell"), ("{", "is damaged, it is not JSON"), ('{"bleu": 3}', "is not a cell")],
 )
 def test_what_is_not_a_cell(text: str | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "cell.json"

@@ -12,14 +12,38 @@ LINE = '{"event": "train", "phase": "mle", "updates": 2, "loss": 1.5, "time": 1.
 
 
 def test_the_log_is_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
-    log = Log(tmp_path / "log.jsonl")
-    log.write({"event": "a"})
+    path, cut, one = tmp_path / "log.jsonl", tmp_path / "log.cut.jsonl", json.loads(LINE)
+    log = Log(path)
+    log.write({**one, "event": "a"})
     offset = log.offset
-    log.write({"event": "lost"})
-    again = Log(tmp_path / "log.jsonl", offset)
-    again.write({"event": "b"})
-    lines = (tmp_path / "log.jsonl").read_text().splitlines()
-    assert [json.loads(line)["event"] for line in lines] == ["a", "b"]
+    log.write({**one, "event": "lost"})
+    again = Log(path, offset)
+    again.write({**one, "event": "b"})
+    assert [json.loads(line)["event"] for line in path.read_text().splitlines()] == ["a", "b"]
+    assert [json.loads(line)["event"] for line in cut.read_text().splitlines()] == ["lost"]
+    assert Log(path).offset == 0
+    assert path.read_bytes() == b""
+    assert [json.loads(line)["event"] for line in cut.read_text().splitlines()] == ["lost", "a", "b"]
+
+
+def test_a_damaged_line_is_taken_out_and_kept_beside(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    text = f"{LINE}\n" + "{half\n" + f"{LINE}\n"
+    path.write_text(text)
+    log = Log(path, len(text))
+    assert path.read_text() == f"{LINE}\n{LINE}\n"
+    assert log.offset == path.stat().st_size
+    assert (tmp_path / "log.cut.jsonl").read_text() == text
+    assert len(log_entries(path)) == 2
+
+
+def test_a_log_that_is_too_short_is_not_filled_up(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(f"{LINE}\n")
+    log = Log(path, 1_000)
+    log.write(json.loads(LINE))
+    assert len(log_entries(path)) == 2
+    assert not (tmp_path / "log.cut.jsonl").exists()
 
 
 def test_the_time_stands_last_and_is_when_it_was_written(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from seqcredit.data import reading
 from seqcredit.training import weights
 
 
@@ -28,11 +29,11 @@ def test_finished_phases_come_in_the_order_that_is_asked_for(tmp_path: Path) -> 
 def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights.save(tmp_path, "mle", {"actor.w": torch.ones(1)})
 
-    def half(_: object, path: Path) -> None:
+    def half(_: object, path: Path, header: object) -> None:
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(weights, "save_file", half)
+    monkeypatch.setattr(reading, "save_file", half)
     with pytest.raises(OSError, match="No space left"):
         weights.save(tmp_path, "mle", {"actor.w": torch.zeros(1)})
     assert torch.equal(weights.load(tmp_path, "mle")["actor.w"], torch.ones(1))

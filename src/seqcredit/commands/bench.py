@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-from pathlib import Path
 
 from seqcredit.commands import shared
 
@@ -14,8 +13,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     """How often, and what is measured."""
     shared.count_option(parser, "--rounds", 7)
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="only write a trace of one ERAC step")
-    parser.add_argument("--growth", type=Path, metavar="FILE", help="only plot how cost grows, as .png or .svg")
+    parser.add_argument("--profile", type=shared.wanted, metavar="FILE", help="only write a trace of one ERAC step")
+    parser.add_argument(
+        "--growth", type=shared.wanted, metavar="FILE", help="only plot how cost grows, as .png or .svg"
+    )
     shared.threads_option(parser)
 
 

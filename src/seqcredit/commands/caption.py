@@ -1,7 +1,6 @@
 """`seqcredit caption`: a line a picture, or n of them."""
 
 import argparse
-from pathlib import Path
 
 from seqcredit.commands import shared
 from seqcredit.errors import UserError, require
@@ -11,8 +10,8 @@ ABOUT = "describe pictures"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """By which run, which pictures, and how."""
-    parser.add_argument("run_folder", metavar="RUN", type=Path)
-    parser.add_argument("pictures", nargs="+", type=Path, metavar="PICTURE", help="JPEG or PNG files")
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
+    parser.add_argument("pictures", nargs="+", type=shared.given, metavar="PICTURE", help="JPEG or PNG files")
     parser.add_argument("--n-best", type=shared.width, default=1, metavar="N", help="print the N best")
     parser.add_argument("--scores", action="store_true", help="log-probabilities too")
     shared.backbone_option(parser)

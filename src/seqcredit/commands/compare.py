@@ -1,7 +1,6 @@
 """`seqcredit compare`: the difference of two runs, and whether it may be chance."""
 
 import argparse
-from pathlib import Path
 
 from seqcredit.commands import shared
 
@@ -10,8 +9,8 @@ ABOUT = "compare two runs on the same split, with significance"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Two runs and a split."""
-    parser.add_argument("baseline", metavar="RUN", type=Path)
-    parser.add_argument("system", metavar="RUN", type=Path)
+    parser.add_argument("baseline", metavar="RUN", type=shared.given)
+    parser.add_argument("system", metavar="RUN", type=shared.given)
     parser.add_argument("--split", default="test", help="a split that both have been evaluated on (default: test)")
     about = "sentences that differ most (default: 5)"
     parser.add_argument("--show", type=shared.natural, default=5, metavar="N", help=about)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from seqcredit.commands import shared
 from seqcredit.errors import UserError, require
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Which data, which rows, and how much of it."""
     parser.add_argument("task", nargs="?", choices=tuple(RECIPES), default="translation")
     about = "default: runs/demo, runs/demo-captioning; with --quick, runs/demo-quick, runs/demo-captioning-quick"
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help=about)
+    parser.add_argument("--out", type=shared.wanted, metavar="FOLDER", help=about)
     parser.add_argument("--only", nargs="+", choices=ROWS, metavar="NAME", help=f"some of {', '.join(ROWS)}")
     about = "a minute: fewer epochs, a shorter test, and only MLE, continued MLE and ERAC"
     parser.add_argument("--quick", action="store_true", help=about)

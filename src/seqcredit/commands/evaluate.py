@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from seqcredit.commands import shared
 from seqcredit.errors import UserError
@@ -12,9 +11,11 @@ ABOUT = "decode a split with a trained run and score it"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, on what, and how it searches."""
-    parser.add_argument("run_folder", metavar="RUN", type=Path)
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
     shared.split_option(parser)
-    parser.add_argument("--raw", nargs=2, type=Path, metavar=("SOURCE", "REFERENCE"), help="two text files instead")
+    parser.add_argument(
+        "--raw", nargs=2, type=shared.given, metavar=("SOURCE", "REFERENCE"), help="two text files instead"
+    )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     shared.metric_option(parser)
     shared.search_options(parser)

@@ -1,7 +1,6 @@
 """`seqcredit export`: a run without its data and its past."""
 
 import argparse
-from pathlib import Path
 
 from seqcredit.commands import shared
 
@@ -10,8 +9,8 @@ ABOUT = "write one folder that works elsewhere, for from_pretrained too"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, and where to."""
-    parser.add_argument("run_folder", metavar="RUN", type=Path)
-    parser.add_argument("out", metavar="OUT", type=Path, help="the folder to make")
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
+    parser.add_argument("out", metavar="OUT", type=shared.wanted, help="the folder to make")
     parser.add_argument("--phase", help="weights of this phase (default: the last one)")
 
 

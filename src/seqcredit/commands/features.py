@@ -1,7 +1,6 @@
 """`seqcredit features`: images become rows of numbers; killed and given again, it goes on."""
 
 import argparse
-from pathlib import Path
 
 from seqcredit.commands import shared
 
@@ -10,8 +9,10 @@ ABOUT = "turn a folder of images into one row of numbers for each"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which images, where to, by which network."""
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="with .jpg, .jpeg and .png files")
-    parser.add_argument("out", metavar="OUT", type=Path, help="the folder to write features.npy and features.txt into")
+    parser.add_argument("folder", metavar="FOLDER", type=shared.given, help="with .jpg, .jpeg and .png files")
+    parser.add_argument(
+        "out", metavar="OUT", type=shared.wanted, help="the folder to write features.npy and features.txt into"
+    )
     shared.backbone_option(parser, "efficientnet-lite2 (default), or resnet101, which needs torchvision")
     shared.count_option(parser, "--batch-size", 16, "images at a time")
     shared.device_option(parser)

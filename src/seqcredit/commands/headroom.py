@@ -1,7 +1,6 @@
 """`seqcredit headroom`: what runs say by chance, by search, by their beliefs and at their best."""
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqcredit.commands import shared
@@ -15,7 +14,7 @@ ABOUT = "what runs could still gain, by deciding better and by knowing more"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, on what, and how many samples."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
     shared.split_option(parser, "valid")
     about = "sentences drawn for each source, half of them to choose from and half to judge by"
     shared.count_option(parser, "--samples", 32, about)

@@ -11,14 +11,16 @@ ABOUT = "show the credit of every token as one HTML page"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, which examples, and where to."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
     shared.split_option(parser)
     shared.count_option(parser, "--count", 1000, "examples at the most")
     parser.add_argument("--source", metavar="TEXT", help="a sentence of your own instead of a split")
     about = "its translation; may be repeated"
     parser.add_argument("--reference", action="append", default=[], metavar="TEXT", help=about)
-    parser.add_argument("--photographs", type=Path, metavar="FOLDER", help="captioning: where the pictures are")
-    parser.add_argument("--out", type=Path, default=Path("credit.html"), metavar="FILE", help="default: credit.html")
+    parser.add_argument("--photographs", type=shared.given, metavar="FOLDER", help="captioning: where the pictures are")
+    parser.add_argument(
+        "--out", type=shared.wanted, default=Path("credit.html"), metavar="FILE", help="default: credit.html"
+    )
     shared.judge_options(parser)
 
 

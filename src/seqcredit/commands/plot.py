@@ -1,7 +1,6 @@
 """`seqcredit plot`: figures of cells and runs."""
 
 import argparse
-from pathlib import Path
 
 from seqcredit.commands import shared
 
@@ -14,23 +13,27 @@ def options(parser: argparse.ArgumentParser) -> None:
 
     def kind(name: str, about: str) -> argparse.ArgumentParser:
         made = kinds.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        made.add_argument("--out", type=Path, required=True, metavar="FILE", help="ends in .png or .svg")
+        made.add_argument("--out", type=shared.wanted, required=True, metavar="FILE", help="ends in .png or .svg")
         return made
 
     for name, about in (
         ("tau", "test BLEU of AC and ERAC over the temperature, with its range over seeds"),
         ("ablation", "validation BLEU of ERAC over smoothing and target rate, as a heat map"),
     ):
-        kind(name, about).add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help="as of `seqcredit table`")
+        kind(name, about).add_argument(
+            "cells", nargs="+", metavar="RESULTS", type=shared.given, help="as of `seqcredit table`"
+        )
     drawn = kind("forest", "differences of rows to a baseline, with their intervals")
-    drawn.add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help="as of `seqcredit table`")
+    drawn.add_argument("cells", nargs="+", metavar="RESULTS", type=shared.given, help="as of `seqcredit table`")
     drawn.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
     drawn = kind("curves", "what runs have logged, over updates")
-    drawn.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    drawn.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
     drawn = kind("credit", "what every token of a prediction is worth, as a heat map")
-    drawn.add_argument("run_folder", metavar="RUN", type=Path)
-    drawn.add_argument("--sentence", type=int, required=True, metavar="N", help="counted from 1")
-    drawn.add_argument("--critic", type=Path, metavar="RUN", help="whose critic judges (default: the run's own)")
+    drawn.add_argument("run_folder", metavar="RUN", type=shared.given)
+    drawn.add_argument("--sentence", type=shared.positive, required=True, metavar="N", help="counted from 1")
+    drawn.add_argument(
+        "--critic", type=shared.given, metavar="RUN", help="whose critic judges (default: the run's own)"
+    )
     drawn.add_argument("--split", default="test")
 
 

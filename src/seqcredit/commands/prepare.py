@@ -19,14 +19,20 @@ SEE = "See 'seqcredit prepare --help'."
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Where the text is, how it is cut, and which words are kept."""
-    parser.add_argument("out", metavar="OUT", type=Path, help="the folder to make")
+    parser.add_argument("out", metavar="OUT", type=shared.wanted, help="the folder to make")
     for split in ("train", "valid", "test"):
         about = "two parallel text files, or one .tsv, or one .jsonl; captions as .tsv or as MSCOCO's .json"
-        parser.add_argument(f"--{split}", nargs="+", type=Path, metavar="FILE", help=about)
+        parser.add_argument(f"--{split}", nargs="+", type=shared.given, metavar="FILE", help=about)
     parser.add_argument("--task", choices=("translation", "captioning"), default="translation")
-    parser.add_argument("--features", type=Path, metavar="FOLDER", help="captioning: what `seqcredit features` wrote")
-    parser.add_argument("--karpathy", type=Path, metavar="FILE", help="captioning: a dataset_*.json with all splits")
-    parser.add_argument("--iwslt14", type=Path, metavar="FOLDER", help="the unpacked IWSLT14 de-en archive instead")
+    parser.add_argument(
+        "--features", type=shared.given, metavar="FOLDER", help="captioning: what `seqcredit features` wrote"
+    )
+    parser.add_argument(
+        "--karpathy", type=shared.given, metavar="FILE", help="captioning: a dataset_*.json with all splits"
+    )
+    parser.add_argument(
+        "--iwslt14", type=shared.given, metavar="FOLDER", help="the unpacked IWSLT14 de-en archive instead"
+    )
     parser.add_argument("--tokenized", action="store_true", help="the text is tokenized already: cut it at spaces")
     parser.add_argument("--lowercase", action="store_true")
     parser.add_argument("--moses", action="store_true", help="Moses tokens")

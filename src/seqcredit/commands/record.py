@@ -1,7 +1,6 @@
 """`seqcredit record`: a cell of `results/` from a finished run."""
 
 import argparse
-from pathlib import Path
 
 from seqcredit.commands import headroom, shared
 
@@ -10,11 +9,11 @@ ABOUT = "keep the figures of a finished run, with its command, in one file"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, which file, and what it is compared with."""
-    parser.add_argument("run_folder", metavar="RUN", type=Path)
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
     about = "the JSON to write, such as results/tatoeba-seeds/erac-1.json"
-    parser.add_argument("cell", metavar="FILE", type=Path, help=about)
+    parser.add_argument("cell", metavar="FILE", type=shared.wanted, help=about)
     about = "runs to compare with, by paired bootstrap"
-    parser.add_argument("--against", nargs="+", default=[], type=Path, metavar="RUN", help=about)
+    parser.add_argument("--against", nargs="+", default=[], type=shared.given, metavar="RUN", help=about)
     about = "measure its `seqcredit headroom` too, with so many samples, on validation data"
     parser.add_argument("--headroom", type=shared.positive, metavar="N", help=about)
     shared.device_option(parser)

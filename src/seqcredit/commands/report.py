@@ -4,14 +4,18 @@ import argparse
 import sys
 from pathlib import Path
 
+from seqcredit.commands import shared
+
 ABOUT = "write what was found, with tables and figures made from cells"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """From which file, to which, or only a look."""
     default = Path("results/report.toml")
-    parser.add_argument("file", nargs="?", type=Path, default=default, help="default: results/report.toml")
-    parser.add_argument("--out", type=Path, default=Path("RESULTS.md"), metavar="FILE", help="default: RESULTS.md")
+    parser.add_argument("file", nargs="?", type=shared.given, default=default, help="default: results/report.toml")
+    parser.add_argument(
+        "--out", type=shared.wanted, default=Path("RESULTS.md"), metavar="FILE", help="default: RESULTS.md"
+    )
     about = "write nothing; exit code 1 if it is not what would be written"
     parser.add_argument("--check", action="store_true", help=about)
 

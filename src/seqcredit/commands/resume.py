@@ -1,7 +1,6 @@
 """`seqcredit resume`: a run goes on as if nothing had happened."""
 
 import argparse
-from pathlib import Path
 
 from seqcredit.commands import shared, train
 
@@ -10,7 +9,7 @@ ABOUT = "continue a run exactly where its last checkpoint stood"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run."""
-    parser.add_argument("run_folder", metavar="RUN", type=Path)
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
     shared.machine_options(parser)
 
 

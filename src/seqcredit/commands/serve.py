@@ -1,7 +1,6 @@
 """`seqcredit serve`: the credit page live."""
 
 import argparse
-from pathlib import Path
 
 from seqcredit.commands import shared
 
@@ -10,7 +9,7 @@ ABOUT = "the credit page live: it translates, scores and can be edited"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, and where the page is."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
     parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this computer alone")
     parser.add_argument("--port", type=shared.port, default=8765, help="default: 8765; 0 takes a free one")
     shared.backbone_option(parser)

@@ -2,6 +2,8 @@
 
 import argparse
 import contextlib
+import os
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -51,6 +53,39 @@ port = _number(int, lambda n: 0 <= n <= 65_535, "a port, from 0 to 65535")  # 0 
 minutes = _number(float, lambda x: x >= 0, "a number, 0 or more")  # `inf` is never
 seconds = _number(float, lambda x: 0 < x < float("inf"), "a number of seconds above 0")
 penalty = _number(float, lambda x: abs(x) <= 10, "a number from -10 to 10")  # no length overflows by it
+seed = _number(int, lambda n: 0 <= n < 2**63, "a seed, from 0 up to, but without, 2 ** 63")
+
+# Paths, likewise: what may not be read or written is known before anything is.
+
+
+def given(text: str) -> Path:
+    """What is read: if it is there, it may be. Who reads it says what it should be."""
+    path, about = Path(text), _about(text)
+    if about is not None and not os.access(path, os.R_OK | (os.X_OK if stat.S_ISDIR(about.st_mode) else 0)):
+        raise argparse.ArgumentTypeError(f"{text!r} may not be read: ask its owner")
+    return path
+
+
+def wanted(text: str) -> Path:
+    """What is written: there is a folder for it, in which one may write."""
+    path = Path(text)
+    there = next((each for each in (path, *path.absolute().parents) if _about(str(each)) is not None), path)
+    folder = there.parent if there == path and not there.is_dir() else there
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be made: {folder} is not a folder")
+    if not os.access(folder, os.W_OK | os.X_OK) or not text:
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be made: {folder} may not be written into")
+    return path
+
+
+def _about(text: str) -> os.stat_result | None:
+    """What the system says of a path; None if there is nothing."""
+    try:
+        return os.stat(text)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no path: {getattr(error, 'strerror', None) or error}") from None
 
 
 # Options.
@@ -110,7 +145,7 @@ def search_options(parser: argparse.ArgumentParser) -> None:
 
 def judge_options(parser: argparse.ArgumentParser) -> None:
     """Whose critic, and where."""
-    parser.add_argument("--critic", type=Path, metavar="RUN", help="lends its critic to runs without one, such as MLE")
+    parser.add_argument("--critic", type=given, metavar="RUN", help="lends its critic to runs without one, such as MLE")
     device_option(parser)
     threads_option(parser)
 

@@ -10,9 +10,13 @@ ABOUT = "photographs with what people and runs say of them, as one PNG"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, which photographs, and where to."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
-    parser.add_argument("--photographs", type=Path, required=True, metavar="FOLDER", help="where the pictures are")
-    parser.add_argument("--out", type=Path, default=Path("sheet.png"), metavar="FILE", help="default: sheet.png")
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
+    parser.add_argument(
+        "--photographs", type=shared.given, required=True, metavar="FOLDER", help="where the pictures are"
+    )
+    parser.add_argument(
+        "--out", type=shared.wanted, default=Path("sheet.png"), metavar="FILE", help="default: sheet.png"
+    )
     shared.split_option(parser)
     shared.count_option(parser, "--count", 12)
 

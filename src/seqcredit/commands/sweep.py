@@ -11,13 +11,15 @@ ABOUT = "train and record every missing cell of a file of recipes and seeds"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """The file, how much at once, and which of its cells."""
-    parser.add_argument("file", metavar="FILE", type=Path, help="a TOML file, see `sweeps/`")
+    parser.add_argument("file", metavar="FILE", type=shared.given, help="a TOML file, see `sweeps/`")
     parser.add_argument("--jobs", type=shared.positive, metavar="N", help="processes at once (default: one a core)")
     parser.add_argument("--threads", type=shared.threads, default=1, metavar="N", help="threads of each (default: 1)")
     shared.device_option(parser)
-    parser.add_argument("--data-root", type=Path, default=Path(), metavar="FOLDER", help="where the data folder is")
+    parser.add_argument(
+        "--data-root", type=shared.given, default=Path(), metavar="FOLDER", help="where the data folder is"
+    )
     about = "where the folders of runs and results go, to repeat a cell beside the one that is kept"
-    parser.add_argument("--into", type=Path, default=Path(), metavar="FOLDER", help=about)
+    parser.add_argument("--into", type=shared.wanted, default=Path(), metavar="FOLDER", help=about)
     about = "these alone, and what they start from: `erac` or `erac-2`"
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help=about)
     about = "in all cells, such as phase.*.epochs=1; may be given several times"

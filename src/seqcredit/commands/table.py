@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from seqcredit.commands import shared
 from seqcredit.errors import UserError
@@ -13,7 +12,7 @@ ABOUT = "a table of result cells: recipes by seeds, or as in the paper"
 def options(parser: argparse.ArgumentParser) -> None:
     """Which cells, in which layout and format."""
     about = "cells, run folders, or folders with such in them"
-    parser.add_argument("cells", nargs="+", metavar="RESULTS", type=Path, help=about)
+    parser.add_argument("cells", nargs="+", metavar="RESULTS", type=shared.given, help=about)
     parser.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
     parser.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
     paper = "a table of the paper (table1, ablation, entropy)"

@@ -19,15 +19,19 @@ ABOUT = "train a recipe in a new run folder, then evaluate it on test data"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """The recipe, what is changed in it, and where it goes."""
-    parser.add_argument("recipe", metavar="RECIPE", type=Path, help="a TOML file, or one of `seqcredit recipes`")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="a prepared folder (default: the recipe's)")
-    parser.add_argument("--out", type=Path, metavar="RUN", help="the run folder to make (default: runs/RECIPE-SEED)")
+    parser.add_argument(
+        "recipe", metavar="RECIPE", type=shared.given, help="a TOML file, or one of `seqcredit recipes`"
+    )
+    parser.add_argument("--data", type=shared.given, metavar="FOLDER", help="a prepared folder (default: the recipe's)")
+    parser.add_argument(
+        "--out", type=shared.wanted, metavar="RUN", help="the run folder to make (default: runs/RECIPE-SEED)"
+    )
     about = "change a key: phase.2.tau=0.02"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
-    parser.add_argument("--seed", type=int, help="instead of the recipe's")
+    parser.add_argument("--seed", type=shared.seed, help="instead of the recipe's")
     parser.add_argument("--until", metavar="PHASE", help="leave out the phases after this one")
     about = "take over the phases that another run has finished"
-    parser.add_argument("--init-from", type=Path, metavar="RUN", help=about)
+    parser.add_argument("--init-from", type=shared.given, metavar="RUN", help=about)
     shared.machine_options(parser)
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from seqcredit.commands import shared
 from seqcredit.errors import require
@@ -12,8 +11,10 @@ ABOUT = "translate lines of text from a file or from standard input"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """By which run, which text, and how."""
-    parser.add_argument("run_folder", metavar="RUN", type=Path)
-    parser.add_argument("file", nargs="?", default="-", help="one sentence a line; - is standard input (default)")
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
+    parser.add_argument(
+        "file", nargs="?", default="-", type=shared.given, help="one sentence a line; - is standard input (default)"
+    )
     about = "print the N best, numbered by line"
     parser.add_argument("--n-best", type=shared.width, default=1, metavar="N", help=about)
     parser.add_argument("--scores", action="store_true", help="print the log-probability before each")
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     actor = load_actor(found, prepared, device, options.phase)
     search = shared.search_of(found, options, options.n_best)
     require(not prepared.pictures, f"{found.folder} describes pictures: use `seqcredit caption`.")
-    for number, line in enumerate(sys.stdin if options.file == "-" else lines(Path(options.file)), 1):
+    for number, line in enumerate(sys.stdin if str(options.file) == "-" else lines(options.file), 1):
         for words, logp in n_best(actor, prepared, line.rstrip("\r\n"), search, options.n_best, device):
             fields = [str(number)] if options.n_best > 1 else []
             fields += [f"{logp:.4f}"] if options.scores else []

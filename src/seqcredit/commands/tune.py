@@ -2,7 +2,6 @@
 
 import argparse
 import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqcredit.commands import shared
@@ -20,10 +19,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     about = "a folder with config.json, weights and tokenizer, or a name on the hub"
     parser.add_argument("--model", required=True, metavar="FOLDER", help=about)
     about = 'lines {"source": text or messages, "references": [text, ...]}; references may be missing'
-    parser.add_argument("--train", required=True, type=Path, metavar="FILE.jsonl", help=about)
+    parser.add_argument("--train", required=True, type=shared.given, metavar="FILE.jsonl", help=about)
     about = "default: every 20th example of --train is held out"
-    parser.add_argument("--valid", type=Path, metavar="FILE.jsonl", help=about)
-    parser.add_argument("--test", type=Path, metavar="FILE.jsonl", help="evaluated at the end")
+    parser.add_argument("--valid", type=shared.given, metavar="FILE.jsonl", help=about)
+    parser.add_argument("--test", type=shared.given, metavar="FILE.jsonl", help="evaluated at the end")
     about = "bleu (default), rouge-l, edit, cider, or FILE:FUNCTION of (text, references) or (text, source)"
     parser.add_argument("--reward", default="bleu", metavar="NAME", help=about)
     parser.add_argument("--algorithm", default="erac", choices=ALGORITHMS, help="default: erac")
@@ -37,7 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     shared.count_option(parser, "--longest-output", 100, "tokens of an output at the most")
     parser.add_argument("--seed", type=shared.natural, default=1, help="default: 1")
     parser.add_argument(
-        "--out", required=True, type=Path, metavar="RUN", help="the run folder; given again, it goes on"
+        "--out", required=True, type=shared.wanted, metavar="RUN", help="the run folder; given again, it goes on"
     )
     shared.device_option(parser)
     shared.threads_option(parser)

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import time
-from pathlib import Path
 
 from seqcredit.commands import shared
 
@@ -12,10 +11,10 @@ ABOUT = "learning curves of runs in progress"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, and how often."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=Path)
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
     parser.add_argument("--once", action="store_true", help="print them as they stand and end")
     parser.add_argument("--every", type=shared.seconds, default=5.0, metavar="SECONDS", help="default: 5")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page too, which loads itself anew")
+    parser.add_argument("--html", type=shared.wanted, metavar="FILE", help="write a page too, which loads itself anew")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,16 +1,57 @@
 """Pictures and what people said of them: TSV, Karpathy's JSON, annotations of MSCOCO."""
 
-import json
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TypedDict
 
-from seqcredit.data.text import Example, lines, readable
-from seqcredit.errors import UserError, in_words, require
-from seqcredit.types import Json
+from seqcredit.data.reading import read_json
+from seqcredit.data.text import Example, lines
+from seqcredit.errors import UserError, require
 
 # Karpathy's split of MSCOCO: what is left of its validation pictures is for training.
 KARPATHY = {"train": "train", "restval": "train", "val": "valid", "test": "test"}
+
+
+class CocoImage(TypedDict):
+    """A picture of MSCOCO."""
+
+    id: int | str
+    file_name: str
+
+
+class Annotation(TypedDict):
+    """A caption of MSCOCO."""
+
+    image_id: int | str
+    caption: str
+
+
+class Coco(TypedDict):
+    """What is read of MSCOCO's annotations."""
+
+    images: list[CocoImage]
+    annotations: list[Annotation]
+
+
+class Sentence(TypedDict):
+    """A caption of Karpathy's."""
+
+    tokens: list[str]
+
+
+class KarpathyImage(TypedDict):
+    """A picture of Karpathy's splits."""
+
+    filename: str
+    split: str
+    sentences: list[Sentence]
+
+
+class Karpathy(TypedDict):
+    """What is read of Karpathy's splits."""
+
+    images: list[KarpathyImage]
 
 
 def read_captions(path: Path) -> Iterator[Example]:
@@ -36,21 +77,27 @@ def read_tsv(path: Path) -> Iterator[Example]:
 
 def read_coco(path: Path) -> Iterator[Example]:
     """`{"images": [{"id", "file_name"}], "annotations": [{"image_id", "caption"}]}`."""
-    record = _json(path)
-    with _lacking(path, "a file of captions as MSCOCO writes them"):
-        captions: dict[object, list[str]] = {image["id"]: [] for image in record["images"]}
-        for annotation in record["annotations"]:
-            captions[annotation["image_id"]].append(annotation["caption"])
-        return iter([Example(image["file_name"], captions[image["id"]]) for image in record["images"]])
+    record = read_json(path, Coco, "give a file of captions as MSCOCO writes them")
+    _once(path, "id", [image["id"] for image in record["images"]])
+    _once(path, "file name", [image["file_name"] for image in record["images"]])
+    captions: dict[int | str, list[str]] = {image["id"]: [] for image in record["images"]}
+    for number, annotation in enumerate(record["annotations"]):
+        known = annotation["image_id"] in captions
+        require(known, f"{path}: annotations[{number}] is of picture {annotation['image_id']}, which is not there.")
+        captions[annotation["image_id"]].append(annotation["caption"])
+    return iter([Example(image["file_name"], captions[image["id"]]) for image in record["images"]])
 
 
 def read_karpathy(path: Path) -> dict[str, list[Example]]:
     """All splits of `dataset_coco.json` or `dataset_flickr8k.json`, with the tokens that come along."""
     splits: dict[str, list[Example]] = {}
-    with _lacking(path, "a dataset_*.json of Karpathy's splits"):
-        for image in _json(path)["images"]:
-            texts = [" ".join(sentence["tokens"]) for sentence in image["sentences"]]
-            splits.setdefault(KARPATHY[image["split"]], []).append(Example(image["filename"], texts))
+    images = read_json(path, Karpathy, "give a dataset_*.json of Karpathy's splits")["images"]
+    _once(path, "file name", [image["filename"] for image in images])
+    for number, image in enumerate(images):
+        known = image["split"] in KARPATHY
+        require(known, f"{path}: images[{number}] is of split {image['split']!r}; there are {', '.join(KARPATHY)}.")
+        texts = [" ".join(sentence["tokens"]) for sentence in image["sentences"]]
+        splits.setdefault(KARPATHY[image["split"]], []).append(Example(image["filename"], texts))
     if "train" not in splits or "valid" not in splits:
         raise UserError(
             f"{path} has no pictures of the splits train and val: give a dataset_*.json of Karpathy's splits."
@@ -58,13 +105,7 @@ def read_karpathy(path: Path) -> dict[str, list[Example]]:
     return splits
 
 
-def _lacking(path: Path, wanted: str) -> AbstractContextManager[None]:
-    """A record without a key that is asked for within is not what was wanted."""
-    return in_words((KeyError, TypeError), lambda error: f"{path} lacks {error}: give {wanted}.")
-
-
-def _json(path: Path) -> Json:
-    with readable(path), in_words((ValueError, RecursionError), f"{path} is not JSON."):
-        record = json.loads(path.read_bytes())
-    require(isinstance(record, dict), f"{path} is not a JSON object: give captions of MSCOCO or of Karpathy's splits.")
-    return record
+def _once(path: Path, what: str, found: list[int | str]) -> None:
+    """No two pictures have the same name or number."""
+    twice = next((one for one, count in Counter(found).items() if count > 1), None)
+    require(twice is None, f"{path}: two pictures have the {what} {twice}; give each its own.")

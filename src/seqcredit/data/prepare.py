@@ -12,7 +12,8 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from seqcredit.data.images import Features
-from seqcredit.data.prepared import FEATURES, FORMAT, Manifest, PrepareOptions, SplitCounts
+from seqcredit.data.manifest import FORMAT, Manifest, PrepareOptions, SplitCounts
+from seqcredit.data.prepared import FEATURES
 from seqcredit.data.storage import (
     MANIFEST,
     OFFSETS,

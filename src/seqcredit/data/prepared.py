@@ -14,11 +14,10 @@ With a model's own tokenizer (`data/tokenized.py`) there is a folder `tokenizer`
 text as JSON, and ids of sources are all that the model reads, so that no eos is added to them.
 """
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -26,86 +25,26 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqcredit.data.storage import MANIFEST, Pictures, Sequences, checksum, open_array, with_suffix, written_lines
-from seqcredit.data.text import Cut, Example, Pieces, TextOptions, detokenize, tokenizer
+from seqcredit.data.manifest import AGAIN
+from seqcredit.data.manifest import Manifest as Manifest  # also by this name
+from seqcredit.data.manifest import PrepareOptions as PrepareOptions
+from seqcredit.data.storage import (
+    MANIFEST,
+    Pictures,
+    Sequences,
+    check_file,
+    checksum,
+    open_array,
+    with_suffix,
+    written_lines,
+)
+from seqcredit.data.text import Cut, Example, Pieces, detokenize, tokenizer
 from seqcredit.data.tokenizer import TOKENIZER, ModelTokenizer
 from seqcredit.data.vocabulary import Vocabulary
-from seqcredit.errors import UserError, in_words, require
-from seqcredit.types import ABSENT, EOS, FIRST_WORD, Alphabet, Known
+from seqcredit.errors import UserError
+from seqcredit.types import ABSENT, EOS, Alphabet, Known
 
-FORMAT = 1
 FEATURES = "features.npy"
-
-
-@dataclass(frozen=True)
-class PrepareOptions:
-    """How a corpus is prepared. Lengths are in words, before these are cut into pieces."""
-
-    text: TextOptions = field(default_factory=TextOptions)
-    tokenized: bool = False  # the text is already what `text` would make of it: cut it at spaces
-    min_count: int = 1  # a word seen less often in training is unknown
-    max_vocabulary: int | None = None  # bounds each side, the two symbols included
-    max_length: int | None = None  # training pairs with more words on either side are dropped
-    filter_all_splits: int | None = None  # pairs with more words on either side are dropped in every split
-
-    def __post_init__(self) -> None:
-        least = {"min_count": 1, "max_vocabulary": FIRST_WORD + 1, "max_length": 1, "filter_all_splits": 1}
-        for name, bound in least.items():
-            value = getattr(self, name)
-            if value is not None and value < bound:
-                raise UserError(f"{name} is {value}: set it to {bound} or more.")
-
-
-@dataclass(frozen=True)
-class SplitCounts:
-    """What is in a split and what was left out of it. A pair is a source with one reference."""
-
-    examples: int
-    references: int
-    source_words: int
-    reference_words: int
-    unknown_source: float  # share of the source words that the vocabulary does not have
-    unknown_references: float
-    dropped_empty: int  # pairs
-    dropped_long: int
-    dropped_unseen: int = 0  # pictures without features
-
-    @property
-    def dropped_long_share(self) -> float:
-        """Share of the non-empty pairs that were too long."""
-        return self.dropped_long / (self.references + self.dropped_long)
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What is in a prepared folder."""
-
-    format: int
-    task: str
-    options: PrepareOptions
-    source_vocabulary: int  # sizes
-    target_vocabulary: int
-    splits: dict[str, SplitCounts]
-    files: dict[str, str]  # SHA-256
-    picture_width: int = 0  # features of a picture, where sources are pictures
-
-    def text(self) -> str:
-        """As JSON."""
-        return json.dumps(dataclasses.asdict(self), indent=1, ensure_ascii=False) + "\n"
-
-    @classmethod
-    def load(cls, folder: Path) -> "Manifest":
-        """The manifest of a prepared folder."""
-        damaged = f"{folder / MANIFEST} is damaged: prepare the data again."
-        missing = f"{folder} is not a prepared folder: it has no {MANIFEST}; run the preparation."
-        with in_words(OSError, missing), in_words((ValueError, AttributeError, KeyError, TypeError), damaged):
-            record = json.loads((folder / MANIFEST).read_bytes())
-            if not isinstance(record, dict) or record.get("format") != FORMAT:
-                raise UserError(f"{folder / MANIFEST} is not of format {FORMAT}: prepare the data again.")
-            options = {**record.pop("options")}
-            text = TextOptions(**options.pop("text"))
-            splits = {name: SplitCounts(**counts) for name, counts in record.pop("splits").items()}
-            return cls(**record, options=PrepareOptions(**options, text=text), splits=splits)
 
 
 @dataclass(frozen=True)
@@ -221,9 +160,7 @@ class Prepared:
         """Open a prepared folder; `check` compares every file with its checksum."""
         manifest = Manifest.load(folder)
         for name, expected in manifest.files.items() if check else ():
-            path = folder / name
-            require(path.is_file(), f"{path} is missing: prepare the data again.")
-            require(checksum(path) == expected, f"{path} has changed since it was written: prepare the data again.")
+            check_file(folder / name, expected, AGAIN)
         if manifest.options.text.tokenizer:
             tokenizer = ModelTokenizer.load(folder / TOKENIZER, manifest.options.text.tokenizer == "chat")
             return cls(folder, manifest, tokenizer.vocabulary, tokenizer.vocabulary, tokenizer)

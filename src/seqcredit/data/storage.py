@@ -1,5 +1,6 @@
 """What lies on disk: arrays that grow, sequences of unequal length, and folders that appear whole or not at all."""
 
+import fcntl
 import hashlib
 import io
 import json
@@ -8,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,20 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def check_file(path: Path, expected: str, remedy: str) -> None:
+    """A file has the checksum that it was written with; it is read once, unless it changes."""
+    with in_words(OSError, lambda error: f"{path} cannot be read: {error.strerror}; {remedy}."):
+        require(path.is_file(), f"{path} is missing: {remedy}.")
+        about = path.stat()
+        found = _known(path.resolve(), about.st_size, about.st_mtime_ns, about.st_ino)
+    require(found == expected, f"{path} has changed since it was written: {remedy}.")
+
+
+@cache
+def _known(path: Path, *_: int) -> str:
+    return checksum(path)
+
+
 @contextmanager
 def new_folder(out: Path, overwrite: bool = False) -> Iterator[Path]:
     """A folder to write into, which takes the name `out` at the end, or disappears if anything goes wrong."""
@@ -194,6 +209,19 @@ def write_json(path: Path, record: object) -> Path:
     """JSON in a file that appears whole or not at all; its path."""
     write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
     return path
+
+
+@contextmanager
+def held(folder: Path, busy: str) -> Iterator[None]:
+    """A folder that is this process's alone; one that has died holds nothing. `busy` is said where it is another's."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        # Some file systems know no locks; there it goes without.
+        with suppress(OSError), in_words(BlockingIOError, busy):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
 
 
 def sync(*paths: Path) -> None:

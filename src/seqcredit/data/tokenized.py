@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from seqcredit.data.prepared import FORMAT, Manifest, PrepareOptions, SplitCounts
+from seqcredit.data.manifest import FORMAT, Manifest, PrepareOptions, SplitCounts
 from seqcredit.data.storage import MANIFEST, OFFSETS, checksum, growing_array, new_folder, write_sequences
 from seqcredit.data.text import Example, TextOptions
 from seqcredit.data.tokenizer import TOKENIZER, ModelTokenizer

@@ -17,7 +17,7 @@ from seqcredit.rewards import metrics
 from seqcredit.rewards.metrics import Metric
 from seqcredit.rewards.payoff import Payoff, Spelling, reward_of
 from seqcredit.training.task import Task, networks_of
-from seqcredit.training.weights import of_network
+from seqcredit.training.weights import put
 from seqcredit.types import Reward
 
 MOST_DOCUMENTS = 200_000  # training examples whose references CIDEr-D counts
@@ -98,12 +98,12 @@ def load_actor(run: Run, prepared: Prepared, device: torch.device | str = "cpu",
     """The actor of a finished phase, the last one by default."""
     run.must_be_ours()
     actor = build_actor(run.recipe, prepared)
-    actor.load_state_dict(of_network(run.weights(phase), "actor"))
+    put(actor, run.weights(phase), "actor", run.folder)
     return actor.to(device).eval()
 
 
 def load_critic(run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None) -> Network:
     """The critic of a finished phase, the last one by default."""
     critic = build_critic(run.recipe, prepared)
-    critic.load_state_dict(of_network(run.weights(phase), "critic"))
+    put(critic, run.weights(phase), "critic", run.folder)
     return critic.to(device).eval()

@@ -1,25 +1,32 @@
 """What a sweep is to run: a TOML of recipes, overrides and seeds becomes cells, each checked before anything starts."""
 
 import itertools
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 from seqcredit.algorithms import Phase
+from seqcredit.data.reading import read_json, read_toml
 from seqcredit.errors import UserError, in_words, require
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.entries import Planned, cells_of, check_no_seed, tables_of, text_of
-from seqcredit.experiments.recipe import Recipe, read_toml
+from seqcredit.experiments.kept import read as read_kept
+from seqcredit.experiments.recipe import Recipe
 from seqcredit.models.build import differences
 from seqcredit.options import check_keys, nearest
 from seqcredit.training import checkpoints
 from seqcredit.training.task import networks_of
-from seqcredit.types import Json
 
 TOP = ("data", "runs", "results", "seeds", "cell", "grid")
 SEARCH = ("beam", "longest_output", "length_penalty")  # how the test is searched: another way is a cell of its own
+
+
+class Begun(TypedDict, total=False):
+    """What is read of a run's `run.json`."""
+
+    command: str
 
 
 @dataclass(frozen=True)
@@ -186,18 +193,20 @@ def check_same(plan: Plan, cell: Planned) -> None:
     start = [plan.run(cell.init_from).name] if cell.init_from else []
     if checkpoints.names(folder / "checkpoints"):  # without one, it is a beginning that will be made anew
         there = recipes.load(folder / "resolved.toml")
-        words = itertools.pairwise(shlex.split(_json(folder / "run.json")["command"]))
+        words = itertools.pairwise(_command(folder))
         begun = [Path(value).name for word, value in words if word == "--init-from"]
         if there != cell.recipe or begun != start:
             what = "settings" if there != cell.recipe else "networks to start from"
             raise UserError(
                 f"{folder} was made with other {what} than {cell.id} has now; rename the cell, or remove the folder."
             )
-    kept = _json(record).get("settings") if record.exists() else None
+    kept = read_kept(record, "remove it, or put it right").get("settings") if record.exists() else None
     if record.exists() and (kept is None or recipes.parse(kept, cell.id) != cell.recipe):
         raise UserError(f"{record} has other settings than {cell.id} has now; rename the cell, or remove the file.")
 
 
-def _json(path: Path) -> Json:
-    with in_words((OSError, TypeError, ValueError), f"{path} cannot be read as JSON; remove it, or put it right."):
-        return {"command": "", **json.loads(path.read_text())}
+def _command(folder: Path) -> list[str]:
+    """The words that a run was begun with."""
+    path, remedy = folder / "run.json", "remove the folder, or put it right"
+    with in_words(ValueError, f"{path} is damaged, its command has no end: {remedy}."):
+        return shlex.split(read_json(path, Begun, remedy).get("command", ""))

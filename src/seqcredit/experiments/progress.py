@@ -12,11 +12,11 @@ from seqcredit.experiments.entries import Planned
 from seqcredit.experiments.forecast import Rates, Standing, makespan, total
 from seqcredit.experiments.plan import Plan
 from seqcredit.training import checkpoints
-from seqcredit.training.log import log_entries
+from seqcredit.training.log import CUT, log_entries
 from seqcredit.training.watch import duration
 from seqcredit.types import Json
 
-BEGINNING = {"recipe.toml", "resolved.toml", "run.json", "weights", "log.jsonl", "checkpoints"}
+BEGINNING = {"recipe.toml", "resolved.toml", "run.json", "weights", "log.jsonl", CUT, "checkpoints"}
 
 
 def trained(plan: Plan, name: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from seqcredit.algorithms import Phase, algorithm, objective_of
+from seqcredit.data.reading import read_toml
 from seqcredit.errors import UserError, in_words, require
 from seqcredit.models.build import LSTM, Networks
 from seqcredit.options import FIDELITIES, FROM_1, NOT_NEGATIVE, SEED, Fidelity, Options, build, option, presets
@@ -119,7 +120,7 @@ def _override(table: Json, text: str) -> None:
         raise UserError(f"--set {text}: name a key of the phase, such as phase.2.tau=0.02.")
     try:
         target[last] = tomllib.loads(f"value = {literal}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError, KeyError):
         target[last] = literal.strip()
 
 
@@ -156,10 +157,3 @@ def resolved(recipe: Recipe) -> str:
 def _line(key: str, value: object) -> str:
     text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
     return f"{key} = {text}".replace("\x7f", "\\u007f")  # what TOML does not write as JSON does
-
-
-def read_toml(path: Path) -> Json:
-    """The tables of a file."""
-    wrong = in_words((tomllib.TOMLDecodeError, UnicodeDecodeError), lambda error: f"{path} is not TOML: {error}.")
-    with wrong, in_words(OSError, lambda error: f"{path} cannot be read: {error.strerror}."):
-        return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -20,20 +20,34 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Required, TypedDict
 
 import torch
 from torch import Tensor
 
 from seqcredit import __version__
 from seqcredit.algorithms import objective_of
-from seqcredit.data.storage import new_folder
-from seqcredit.errors import UserError, in_words
+from seqcredit.data.reading import check_signed, read_json
+from seqcredit.data.storage import MANIFEST, check_file, new_folder
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.experiments.recipe import Recipe, load, resolved
 from seqcredit.named import file_of
 from seqcredit.training import weights
 from seqcredit.types import Json
 
 OWN_MODEL = "given in Python"
+
+
+class About(TypedDict, total=False):
+    """What is read of `run.json`."""
+
+    seqcredit: str
+    torch: str
+    commit: str
+    data: Required[str]
+    vocabularies: Required[dict[str, str]]
+    command: str  # an export has none
+    model: str
 
 
 @dataclass(frozen=True)
@@ -78,6 +92,7 @@ class Run:
     def open(cls, folder: Path) -> "Run":
         """A run that exists."""
         about = about_of(folder)
+        _check_export(folder)
         return cls(folder, load(folder / "resolved.toml"), about)
 
     @property
@@ -116,12 +131,28 @@ class Run:
 
 def about_of(folder: Path) -> Json:
     """What `run.json` says."""
-    unreadable = f"{folder} is not a run folder: it has no readable run.json."
-    with in_words((OSError, ValueError, TypeError, KeyError), unreadable):
-        about: Json = json.loads((folder / "run.json").read_text())
-        if not isinstance(about["data"], str) or not isinstance(about["vocabularies"], dict):
-            raise ValueError
-    return about
+    path = folder / "run.json"
+    with in_words(OSError, lambda error: f"{path} cannot be read: {error.strerror}; give a run folder of yours."):
+        require(path.is_file(), f"{folder} is not a run folder: it has no readable run.json.")
+    known = {"seqcredit": "unknown", "torch": "unknown", "commit": ""}  # older ones may not have said
+    return known | read_json(path, About, "give a run folder that is whole")
+
+
+class Sealed(TypedDict):
+    """The manifest of an export."""
+
+    files: dict[str, str]
+    checksum: str
+
+
+def _check_export(folder: Path) -> None:
+    """An export is as it was written; a run, and an export from before, have no manifest."""
+    path, again = folder / MANIFEST, "export the run again"
+    if path.exists():
+        record = read_json(path, Sealed, again)
+        check_signed(record, str(path), again)
+        for name, expected in record["files"].items():
+            check_file(folder / name, expected, again)
 
 
 def own_files(recipe: Recipe, folder: Path | None) -> Iterable[Path]:

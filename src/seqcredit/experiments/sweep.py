@@ -6,7 +6,6 @@ system gives them back, nobody has to clean up, and two sweeps never work at the
 """
 
 import fcntl
-import json
 import math
 import os
 import shutil
@@ -26,12 +25,12 @@ from rich.text import Text
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments.entries import Planned
+from seqcredit.experiments.kept import read as read_kept
 from seqcredit.experiments.plan import Plan
 from seqcredit.experiments.progress import Forecast, in_the_way, missing, next_step, trained
 from seqcredit.rewards.figures import figure
 from seqcredit.training.log import log_entries
 from seqcredit.training.watch import duration
-from seqcredit.types import Json
 
 LOCKS = ".sweep"  # below the runs
 BLINK, SUMMARY = 1.0, 60.0  # seconds between two states of the grid, and between two lines where nothing is live
@@ -290,8 +289,8 @@ class Sweep:
         cell = self.plan.cells[name]
         for path in (self.plan.record(cell), self.plan.run(name) / "result.json"):
             if cell.records and path.exists():
-                figures: Json = json.loads(path.read_text())
-                kind = "diverged" if figures["diverged"] else "done"
+                figures = read_kept(path)
+                kind = "diverged" if figures.get("diverged") else "done"
                 found = figure(figures, self.metric)
                 return Status(kind, f"{found.value:.{found.metric.digits}f}" if found else "")
         return Status("done")

@@ -1,7 +1,6 @@
 """Result cells to make tables and figures from: files of `results/`, or run folders."""
 
 import gzip
-import json
 import math
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +12,8 @@ import numpy as np
 
 from seqcredit.algorithms import Phase
 from seqcredit.data.prepared import Prepared
-from seqcredit.errors import UserError, in_words, require
+from seqcredit.errors import UserError, require
+from seqcredit.experiments import kept
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.history import history
 from seqcredit.experiments.recipe import Recipe
@@ -166,14 +166,16 @@ class Cell:
         if self.run:
             found = _measure(self.run, self.metric.name)
             return found[1] if found else None
-        kept = self.metric.name == self.judged_by.name
-        return _kept_rows(self.path.with_suffix(COUNTS), self.metric) if kept else None
+        if self.metric.name != self.judged_by.name or not self.path.with_suffix(COUNTS).exists():
+            return None
+        kept.check_beside(self.path, self.figures, COUNTS)
+        return _kept_rows(self.path.with_suffix(COUNTS), self.metric)
 
 
 def _measure(run: Run, name: str | None) -> tuple[Figure, Statistics] | None:
     """A figure of a run's test set and the rows that it is of, if the data are there."""
     try:
-        prepared = Prepared.open(run.data, check=False)
+        prepared = Prepared.open(run.data)
     except UserError:
         return None
     split, metric = prepared.split("test"), metric_of(run, prepared, name)
@@ -182,10 +184,8 @@ def _measure(run: Run, name: str | None) -> tuple[Figure, Statistics] | None:
     return Figure(metric, metric.score(rows.sum(0)), metric.signature(references)), rows
 
 
-def _kept_rows(path: Path, metric: Metric) -> Statistics | None:
+def _kept_rows(path: Path, metric: Metric) -> Statistics:
     """What stands beside a cell: a line an example."""
-    if not path.exists():
-        return None
     whole = isinstance(metric, Counted)
     try:
         lines = gzip.decompress(path.read_bytes()).decode().splitlines()
@@ -233,9 +233,8 @@ def _below(path: Path) -> Iterable[Cell]:
 
 
 def _file(path: Path) -> Cell:
-    with in_words((OSError, ValueError), f"{path} cannot be read as JSON: give a cell that `seqcredit record` wrote."):
-        figures = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(figures, dict) or not {"recipe", "seed"} <= set(figures) or figure(figures) is None:
+    figures = kept.read(path, "give a cell that `seqcredit record` wrote")
+    if not {"recipe", "seed"} <= set(figures) or figure(figures) is None:
         raise UserError(f"{path} is not a cell: it has no recipe, seed and score; `seqcredit record` writes one.")
     return Cell(path, _name(path.stem, figures), figures)
 

@@ -5,7 +5,6 @@ What is evaluated on another split, of another phase, searched otherwise or by a
 """
 
 import itertools
-import json
 import math
 import resource
 import sys
@@ -17,9 +16,11 @@ import torch
 
 from seqcredit.data.batches import from_sentences
 from seqcredit.data.prepared import Prepared, Split
+from seqcredit.data.reading import readable, signed
 from seqcredit.data.storage import checksum, write_json, write_whole
 from seqcredit.data.text import read_parallel
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, in_words
+from seqcredit.experiments import kept
 from seqcredit.experiments.build import build_metric
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
@@ -189,7 +190,13 @@ def read_hypotheses(run: Run, split: str) -> list[list[str]]:
         raise UserError(
             f"{run.folder} has no hypotheses of {split}; run `seqcredit evaluate {run.folder}{where}` first."
         )
-    return [line.split(" ") if line else [] for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+    with (
+        readable(path, f"`seqcredit evaluate {run.folder}` makes it anew"),
+        in_words(
+            UnicodeDecodeError, f"{path} is damaged, it is not UTF-8: `seqcredit evaluate {run.folder}` makes it anew."
+        ),
+    ):
+        return [line.split(" ") if line else [] for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
 def evaluation_name(run: Run, split: str, search: Search, phase: str | None, metric: str) -> str:
@@ -214,9 +221,9 @@ def keep(
     name = evaluation_name(run, split, search, phase, figures["metric"])
     if name == TEST:
         return write_result(run, split, figures, hypotheses)
-    kept = write_hypotheses(run, name, hypotheses)
-    result = {"phase": phase or run.phases_done()[-1], **figures, "hypotheses_checksum": kept}
-    return write_json(_place(run, name).with_suffix(".json"), _about(run, split) | result)
+    written = write_hypotheses(run, name, hypotheses)
+    result = {"phase": phase or run.phases_done()[-1], **figures, "hypotheses_checksum": written}
+    return write_json(_place(run, name).with_suffix(".json"), signed(_about(run, split) | result))
 
 
 def write_result(
@@ -224,15 +231,15 @@ def write_result(
 ) -> Path:
     """`result.json` and the hypotheses; what is not known of the training stays as an earlier result had it."""
     path = run.folder / RESULT
-    before: Json = json.loads(path.read_text()) if path.exists() and diverged is None else {}
-    kept = write_hypotheses(run, split, hypotheses)
+    before = kept.read(path, "remove it, or bring it back") if path.exists() and diverged is None else {}
+    written = write_hypotheses(run, split, hypotheses)
     entries = log_entries(run.folder / "log.jsonl")
     if diverged is None and run.recipe.on_divergence == "record":
         diverged = list(dict.fromkeys(entry["phase"] for entry in entries if entry["event"] == "diverged"))
     result = {
         **_about(run, split),
         **figures,
-        "hypotheses_checksum": kept,
+        "hypotheses_checksum": written,
         "diverged": before.get("diverged", list(diverged or [])),
         **skipped(entries),
         "validation": validation(entries),
@@ -241,13 +248,13 @@ def write_result(
         "torch": run.about["torch"],
         "vocabularies": run.about["vocabularies"],
     }
-    return write_json(path, result)
+    return write_json(path, signed(result))
 
 
 def skipped(entries: Sequence[Json]) -> Json:
     """The phases that did not begin, and why, if there are any."""
     last = next((entry for entry in reversed(entries) if entry["event"] == "skipped"), None)
-    return {} if last is None else {"skipped": {"phases": last["skipped"], "why": last["why"]}}
+    return {} if last is None else {"skipped": {"phases": last.get("skipped", []), "why": last.get("why", "")}}
 
 
 def _about(run: Run, split: str) -> Json:
@@ -259,13 +266,14 @@ def read_result(run: Run, references: References) -> tuple[Json, list[list[str]]
     path, file = run.folder / RESULT, hypotheses_file(run, TEST)
     if not path.exists():
         raise UserError(f"{run.folder} has no {RESULT}: it has not been trained to its end, `seqcredit resume` it.")
-    result: Json = json.loads(path.read_text())
+    result = kept.read(path, f"`seqcredit evaluate {run.folder}` makes it anew once it is removed")
+    result.pop("checksum", None)
     hypotheses = read_hypotheses(run, TEST)
     if "hypotheses_checksum" in result:
         same = result["hypotheses_checksum"] == checksum(file)
     else:  # an older one
         same = len(hypotheses) == len(references)
-        same = same and abs(corpus_bleu(hypotheses, references).value - result["bleu"]) < CLOSE
+        same = same and abs(corpus_bleu(hypotheses, references).value - result.get("bleu", math.inf)) < CLOSE
     if not same:
         raise UserError(
             f"{path} and {file} are not of one evaluation: `seqcredit evaluate {run.folder}` makes both anew."
@@ -275,7 +283,7 @@ def read_result(run: Run, references: References) -> tuple[Json, list[list[str]]
 
 def validation(entries: Sequence[Json]) -> dict[str, float | None]:
     """The best validation figure of each finished phase, from the lines of a log."""
-    return {entry["phase"]: entry["best"] for entry in entries if entry["event"] == "phase_end"}
+    return {entry["phase"]: entry.get("best") for entry in entries if entry["event"] == "phase_end"}
 
 
 def seconds(entries: Sequence[Json]) -> float:

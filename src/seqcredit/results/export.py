@@ -5,19 +5,18 @@ import json
 import shutil
 from pathlib import Path
 
-from safetensors.torch import save_file
-
 from seqcredit.algorithms import objective_of
 from seqcredit.data.prepared import Prepared
-from seqcredit.data.storage import MANIFEST, new_folder
+from seqcredit.data.reading import signed, write_tensors
+from seqcredit.data.storage import MANIFEST, checksum, new_folder, write_json
 from seqcredit.errors import UserError
+from seqcredit.experiments import kept
 from seqcredit.experiments.runs import Run
 from seqcredit.models.build import HuggingFace
 from seqcredit.models.hub import merged
 from seqcredit.models.huggingface import DecoderOnly, EncoderDecoder
 from seqcredit.models.policy import Network
 from seqcredit.rewards.figures import KEPT, figure
-from seqcredit.types import Json
 
 
 def export(run: Run, prepared: Prepared, out: Path, phase: str | None = None) -> None:
@@ -26,13 +25,15 @@ def export(run: Run, prepared: Prepared, out: Path, phase: str | None = None) ->
     name = phase or run.phases_done()[-1]
     with new_folder(out) as folder:
         (folder / "weights").mkdir()
-        save_file(weights, folder / "weights" / f"{name}.safetensors")
+        write_tensors(folder / "weights" / f"{name}.safetensors", weights)
         for file in ("recipe.toml", "resolved.toml"):
             shutil.copyfile(run.folder / file, folder / file)
         about = {key: value for key, value in run.about.items() if key != "command"} | {"data": "data"}  # no paths
         (folder / "run.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         _vocabularies(prepared, folder / "data")
         (folder / "README.md").write_text(_card(run, name), encoding="utf-8")
+        sums = {file.name: checksum(file) for file in sorted(folder.iterdir()) if file.suffix in (".toml", ".json")}
+        write_json(folder / MANIFEST, signed({"files": sums}))  # the last; weights and data have their own
 
 
 def save_pretrained(run: Run, prepared: Prepared, actor: Network, out: Path, phase: str | None = None) -> Path:
@@ -61,7 +62,7 @@ def _vocabularies(prepared: Prepared, folder: Path) -> None:
 def _card(run: Run, phase: str) -> str:
     """What the model is and how good, as far as it was measured."""
     path = run.folder / "result.json"
-    result: Json = json.loads(path.read_text()) if path.exists() else {}
+    result = kept.read(path) if path.exists() else {}
     mine, *others = (figure(result, name) for name in dict.fromkeys([None, *KEPT]))
     measured = "Not evaluated."
     if mine:

@@ -4,7 +4,6 @@ A pay-off teaches an actor to choose the output that scores best on average, giv
 near to that without being taught. How near, samples of the actor tell before anything is trained.
 """
 
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from torch import Generator, Tensor, nn
 from seqcredit.algorithms.along import Along, likelihood
 from seqcredit.data.batches import Indices, chunks, collate, examples, to_device
 from seqcredit.data.prepared import Prepared, Split
+from seqcredit.data.reading import read_json
 from seqcredit.data.storage import write_json
 from seqcredit.errors import UserError, in_words
 from seqcredit.experiments.build import build_reward, load_actor
@@ -192,4 +192,4 @@ def write(run: Run, found: Json) -> None:
 def read(run: Run) -> Json | None:
     """What was kept, if anything was."""
     path = run.folder / FILE
-    return json.loads(path.read_text()) if path.exists() else None
+    return read_json(path, dict[str, object], "measure it again") if path.exists() else None

@@ -1,12 +1,14 @@
 """Cells of `results/`: what one finished run measured, small enough to keep, with what it takes to repeat it."""
 
 import gzip
+import hashlib
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from seqcredit.algorithms.exact import THIRDS
 from seqcredit.data.prepared import Prepared
+from seqcredit.data.reading import signed
 from seqcredit.data.storage import write_json, write_whole
 from seqcredit.errors import in_words
 from seqcredit.experiments.history import history
@@ -31,7 +33,7 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> Json:
     metric = metric_of(run, prepared, result.get("metric"))
     compared = {}
     for other in against:
-        check_same_split(run, prepared, other, Prepared.open(other.data, check=False), TEST)
+        check_same_split(run, prepared, other, Prepared.open(other.data), TEST)
         found = bootstrap([read_result(other, references)[1]], [mine], references, metric=metric)
         compared[other.folder.name] = {
             metric.name: round(found.baseline, metric.digits + 2),
@@ -63,11 +65,14 @@ def record(run: Run, prepared: Prepared, path: Path, against: Sequence[Run] = ()
     found, split = cell(run, prepared, against), prepared.split(TEST)
     references, metric = list(split.reference_texts()), metric_of(run, prepared, found.get("metric"))
     rows = metric.statistics(read_hypotheses(run, TEST), references)
+    texts = {".txt.gz": hypotheses_file(run, TEST).read_bytes(), COUNTS: _lines(rows).encode()}
+    beside = {ending: gzip.compress(text, mtime=0) for ending, text in texts.items()}
+    sums = {ending: hashlib.sha256(data).hexdigest() for ending, data in beside.items()}
     with in_words(OSError, lambda error: f"{path} cannot be written ({error.strerror}); choose another file."):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path.with_suffix(".txt.gz"), gzip.compress(hypotheses_file(run, TEST).read_bytes(), mtime=0))
-        write_whole(path.with_suffix(COUNTS), gzip.compress(_lines(rows).encode(), mtime=0))
-        write_json(path, found)  # the last: where it is, all three are
+        for ending, data in beside.items():
+            write_whole(path.with_suffix(ending), data)
+        write_json(path, signed({**found, "files": sums}))  # the last: where it is, all three are
 
 
 def _lines(rows: Statistics) -> str:

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from seqcredit.data.reading import read_toml
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError, require
 from seqcredit.experiments.entries import tables_of
-from seqcredit.experiments.recipe import read_toml
 from seqcredit.options import check_keys
 from seqcredit.results import cells, layouts, plots, tables
 from seqcredit.results.cells import Cell

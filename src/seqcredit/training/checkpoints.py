@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -74,17 +75,23 @@ def load(folder: Path, name: str) -> Checkpoint:
             if checksum(place / file) != digest:
                 raise ValueError(f"{file} was altered or cut off")
             tensors[file.removesuffix(".safetensors")] = load_file(place / file)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise UserError(f"The checkpoint {place} is damaged ({error}).") from None
     return Checkpoint(tensors, state)
 
 
 def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
-    """The newest checkpoint that is whole; damaged ones are named and passed over."""
-    for name in reversed(names(folder)):
+    """The newest checkpoint that is whole; damaged ones are named and passed over, unless there is no other."""
+    there = names(folder)
+    for name in reversed(there):
         try:
             return load(folder, name)
         except UserError as error:
+            if name == there[0]:
+                raise UserError(
+                    f"{str(error).removesuffix('.')}, and there is no whole one in {folder}: bring one back from a "
+                    "copy, or move that folder away to train the phase from its beginning; the log is kept."
+                ) from None
             say(f"{error} Taking the one before it.")
     return None
 

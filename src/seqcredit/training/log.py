@@ -8,8 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Required, TypedDict
 
-from seqcredit.errors import in_words
+from seqcredit.data.reading import parse_json
+from seqcredit.data.storage import write_whole
+from seqcredit.errors import UserError, in_words, require
 from seqcredit.rewards.metrics import DEFAULT, label_of
 from seqcredit.training.watch import VALIDATED
 from seqcredit.types import Json
@@ -24,18 +27,35 @@ TRAINED = {
     "td": "squared TD error",
 }
 
+CUT = "log.cut.jsonl"  # lines that a run wrote and then trained anew, or that were damaged
+
+
+class Entry(TypedDict, total=False):
+    """What a line of a log holds besides what it measures."""
+
+    event: Required[str]
+    phase: Required[str]
+    updates: Required[int]
+    time: Required[float]
+    epoch: int
+    best: float | None
+    rate: float
+    improved: bool
+    why: str
+    skipped: list[str]
+
+
 Curve = list[tuple[int, float]]  # updates since the run began, and what was measured then
 
 
 class Log:
-    """`log.jsonl`, which a resumed run cuts back to where its checkpoint stood."""
+    """`log.jsonl`, which a resumed run cuts back to where its checkpoint stood; what is cut off stays beside it."""
 
     def __init__(self, path: Path, offset: int = 0, writes: bool = True) -> None:
         self.path, self.offset, self.writes = path, offset, writes
         self.copies: list[Callable[[Json], None]] = []  # who else wants to know
         if writes:
-            path.touch()
-            os.truncate(path, offset)
+            self.offset = _cut_back(path, offset)
 
     def write(self, entry: Mapping[str, object]) -> None:
         """Add a line; the time stands last."""
@@ -49,6 +69,29 @@ class Log:
                 copy(timed)
 
 
+def _cut_back(path: Path, offset: int) -> int:
+    """Cut a log to a length and to lines that can be read; its length then. The rest goes to the end of `CUT`."""
+    path.touch()
+    there = path.read_bytes()
+    kept = b"".join(line for line in there[:offset].splitlines(keepends=True) if _whole(line))
+    if kept != there:
+        gone = there[len(kept) :] if there.startswith(kept) else there
+        with path.with_name(CUT).open("ab") as file:
+            file.write(gone)
+            file.flush()
+            os.fsync(file.fileno())
+        write_whole(path, kept)
+    return len(kept)
+
+
+def _whole(line: bytes) -> bool:
+    try:
+        _entry(Path(), 0, line)
+    except UserError:
+        return False
+    return line.endswith(b"\n")
+
+
 def log_entries(path: Path) -> list[Json]:
     """All whole lines of a log; the last one may still be under way."""
     text = b""
@@ -59,9 +102,10 @@ def log_entries(path: Path) -> list[Json]:
 
 def _entry(path: Path, number: int, line: bytes) -> Json:
     damaged = f"{path}, line {number}, is damaged: `seqcredit resume` the run to mend it."
-    with in_words((ValueError, KeyError, TypeError), damaged):
-        entry = json.loads(line)
-        return {**entry, "event": str(entry["event"]), "phase": str(entry["phase"]), "updates": int(entry["updates"])}
+    with in_words(UserError, damaged):
+        entry = parse_json(line, Entry, "it", "")
+    require(entry["updates"] >= 0 and math.isfinite(entry["time"]), damaged)
+    return entry
 
 
 @dataclass(frozen=True)
@@ -74,8 +118,8 @@ class History:
     def curve(self, key: str) -> Curve:
         """A figure of `titles` over updates; empty if it was never measured."""
         event = "train" if key in TRAINED else "validation"
-        found = [(e["total"], float(e[key])) for e in self.entries if e["event"] == event and key in e]
-        return [(total, value) for total, value in found if math.isfinite(value)]
+        found = [(e["total"], e[key]) for e in self.entries if e["event"] == event and key in e]
+        return [(total, float(value)) for total, value in found if type(value) in (int, float) and math.isfinite(value)]
 
     def starts(self) -> list[int]:
         """Where each phase but the first begins."""

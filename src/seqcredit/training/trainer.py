@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from seqcredit.algorithms import Phase, Progress, objective_of
 from seqcredit.data.batches import Indices, Loader, epoch_batches, padding_ratio
+from seqcredit.data.storage import held
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
 from seqcredit.training import checkpoints, watch, weights
@@ -64,7 +66,12 @@ class Trainer:
     # The order of things.
 
     def train(self) -> None:
-        """Run what is left of the task."""
+        """Run what is left of the task, alone in its folder."""
+        busy = f"{self.folder} is being trained by another process: wait for its end, or stop it."
+        with held(self.folder, busy) if self.processes.writes else nullcontext():
+            self._train()
+
+    def _train(self) -> None:
         found = checkpoints.newest(self.checkpoints, self.say)
         self.processes.wait()  # all have read it before one of them writes the next
         self._open_log(int(found.state["log"]) if found else 0)

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
+
+from seqcredit.data.reading import read_tensors, write_tensors
+from seqcredit.errors import in_words
 
 INITIAL = "initial"  # weights to begin with, where a run starts from another one's
 
@@ -18,14 +20,19 @@ def save(run: Path, phase: str, tensors: Mapping[str, Tensor]) -> None:
     """The best networks of a finished phase, whole or not at all."""
     path = path_of(run, phase)
     path.parent.mkdir(exist_ok=True)
-    partial = path.with_name(f".{phase}.partial")
-    save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()}, partial)
-    partial.replace(path)
+    write_tensors(path, tensors)
 
 
 def load(run: Path, phase: str) -> dict[str, Tensor]:
     """The networks of a phase; keys begin with `actor.` or `critic.`."""
-    return load_file(path_of(run, phase))
+    return read_tensors(path_of(run, phase), "train the phase again, or take a copy that is whole")
+
+
+def put(network: nn.Module, weights: Mapping[str, Tensor], name: str, folder: Path) -> None:
+    """Give a network its weights, "actor" or "critic", of a run folder."""
+    unlike = f"The {name} in {folder} is not of the shape that its resolved.toml says: take both from one run."
+    with in_words((RuntimeError, KeyError, TypeError), unlike):
+        network.load_state_dict(of_network(weights, name))
 
 
 def finished(run: Path, phases: Sequence[str]) -> list[str]:
