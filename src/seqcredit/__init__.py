@@ -5,10 +5,10 @@
     trained = sc.train(sc.LSTM(), pairs, reward="bleu", algorithm=sc.ERAC())
     trained.translate("guten morgen")
 
-`train` trains, `load` opens a run folder, `MLE`, `RAML`, `VAML`, `AC`, `ERAC`, `REINFORCE` and `SCST` are the
-algorithms. The model is `LSTM` (the paper's), `Transformer`, one of transformers with its tokenizer, or a module of
-your own. `rewards` scores every prefix, `models` says what any other model must do. All of it is imported when it is
-first used.
+`train` trains, `load` opens a run folder, `MLE`, `RAML`, `VAML`, `AC`, `ERAC`, `REINFORCE`, `SCST`, `GRPO`, `MRT`,
+`MIXER`, `OCD` and `ScheduledSampling` are the algorithms. The model is `LSTM` (the paper's), `Transformer`, one of
+transformers with its tokenizer, or a module of your own. `rewards` scores every prefix, `models` says what any other
+model must do. All of it is imported when it is first used.
 """
 
 import importlib
@@ -17,7 +17,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seqcredit import models, rewards
     from seqcredit.api import train
-    from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, REINFORCE, SCST, VAML
+    from seqcredit.experiments.presets import (
+        AC,
+        ERAC,
+        GRPO,
+        MIXER,
+        MLE,
+        MRT,
+        OCD,
+        RAML,
+        REINFORCE,
+        SCST,
+        VAML,
+        ScheduledSampling,
+    )
     from seqcredit.models.build import LSTM, Transformer
     from seqcredit.trained import Evaluation, Trained, load
 
@@ -26,13 +39,18 @@ if TYPE_CHECKING:
 __all__ = [
     "AC",
     "ERAC",
+    "GRPO",
     "LSTM",
+    "MIXER",
     "MLE",
+    "MRT",
+    "OCD",
     "RAML",
     "REINFORCE",
     "SCST",
     "VAML",
     "Evaluation",
+    "ScheduledSampling",
     "Trained",
     "Transformer",
     "load",
@@ -44,7 +62,8 @@ __all__ = [
 _FROM = {
     "train": "seqcredit.api",
     **dict.fromkeys(("Evaluation", "Trained", "load"), "seqcredit.trained"),
-    **dict.fromkeys(("AC", "ERAC", "MLE", "RAML", "REINFORCE", "SCST", "VAML"), "seqcredit.experiments.presets"),
+    **dict.fromkeys(("AC", "ERAC", "GRPO", "MIXER", "MLE", "MRT"), "seqcredit.experiments.presets"),
+    **dict.fromkeys(("OCD", "RAML", "REINFORCE", "SCST", "ScheduledSampling", "VAML"), "seqcredit.experiments.presets"),
     **dict.fromkeys(("LSTM", "Transformer"), "seqcredit.models.build"),
 }
 

@@ -155,7 +155,8 @@ def own_actor(model: Model | Trained, prepared: Prepared) -> Network | None:
 def without_references(phases: Sequence[Phase], longest: int) -> tuple[Phase, ...]:
     """Phases for data that have no references: none is learned from, and samples are as long as they may be."""
     for phase in phases:
-        said = f"{phase.name} learns from references, and these data have none: take AC, ERAC, REINFORCE or SCST."
+        others = "take AC, ERAC, GRPO, MRT, REINFORCE or SCST"
+        said = f"{phase.name} learns from references, and these data have none: {others}."
         require(not phase.learns_references, said)
-    instead = {"mle_weight": 0.0, "extra_length": longest, "longest_sample": longest}
+    instead = {"mle_weight": 0.0, "with_reference": False, "extra_length": longest, "longest_sample": longest}
     return tuple(changed(phase, instead) for phase in phases)

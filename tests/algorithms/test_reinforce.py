@@ -1,65 +1,93 @@
 """REINFORCE and SCST: the gradient of the expected reward, over the whole space of sequences."""
 
-from itertools import product
-
 import pytest
 import torch
-from torch import Tensor
 
+from algorithms.enumerated import (
+    BLEU,
+    EARNED,
+    EVERY,
+    ONE,
+    SPACE,
+    Nothing,
+    actor,
+    average,
+    free,
+    gradient_of,
+    log_likelihood,
+    logp_of_all,
+)
 from algorithms.tiny import BATCH, REWARD, drawn, models, noise, run
-from seqcredit.algorithms import Models, Progress, Reinforce, rollout
-from seqcredit.credit.oracle.enumeration import Space
-from seqcredit.credit.values import at_bound, chosen
+from seqcredit.algorithms import Models, Progress, Reinforce, Scst, rollout
+from seqcredit.credit.values import at_bound, chosen, entropy
 from seqcredit.draws import Noise
-from seqcredit.models.lstm import Seq2Seq
-from seqcredit.rewards import Bleu, OnlyFinished
+from seqcredit.rewards import OnlyFinished
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.search import greedy
-from seqcredit.types import Batch, pad, pad_references, token_mask
+from seqcredit.types import Batch, token_mask
 
-SPACE = Space(4, 3)
-EVERY = SPACE.sequences()
-ONE = Batch(pad([[1, 2]]), pad_references([[[3, 1]]]))
-BLEU = Bleu(scaled=True, dtype=torch.float64)
-
-
-def actor() -> Seq2Seq:
-    made = Seq2Seq(4, 4, 6, 6, dropout=0.0, generator=torch.Generator().manual_seed(0)).double()
-    for weight in made.parameters():
-        weight.data *= 6  # far from uniform
-    return made
-
-
-def log_likelihood(net: Seq2Seq, tokens: Tensor) -> Tensor:
-    """Of sequences, in which eos at the bound is no choice."""
-    memory = net.encode(ONE.source.expand(len(tokens), -1))
-    logp = chosen(net.score(memory, tokens).table().log_softmax(-1), tokens)
-    return logp.masked_fill(~token_mask(tokens) | at_bound(tokens, SPACE.bound), 0).sum(-1)
+EVERY_WAY = [
+    ("none", 1, "end"),
+    ("none", 1, "to_go"),
+    ("greedy", 1, "end"),
+    ("greedy", 1, "to_go"),
+    ("mean", 1, "end"),
+    ("mean", 1, "to_go"),
+    ("none", 2, "end"),
+    ("others", 2, "end"),
+    ("others", 2, "to_go"),
+]
 
 
-def gradient_of(net: Seq2Seq, number: Tensor) -> Tensor:
-    return torch.cat([part.flatten() for part in torch.autograd.grad(number, [*net.parameters()])])
-
-
-@pytest.mark.parametrize("fused", [True, False])
-@pytest.mark.parametrize(("baseline", "samples"), [("none", 1), ("greedy", 1), ("none", 2), ("others", 2)])
+@pytest.mark.parametrize(
+    ("baseline", "samples", "credit", "fused"),
+    [(*way, fused) for fused in (True, False) for way in EVERY_WAY[: 9 if fused else 6]],
+)
 def test_on_average_it_climbs_the_expected_reward(
-    baseline: str, samples: int, fused: bool, monkeypatch: pytest.MonkeyPatch
+    baseline: str, samples: int, credit: str, fused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net = actor()
-    logp = log_likelihood(net, EVERY)
-    mass = logp.detach().exp()
-    assert float(mass.sum()) == pytest.approx(1)
-    earned = BLEU.prefix_scores(EVERY, ONE.references.expand(len(EVERY), -1, -1))[:, -1]
-    expected = -gradient_of(net, (logp.exp() * earned).sum())
-    phase = Reinforce("r", 0.1, baseline=baseline, samples=samples, fused=fused, extra_length=1)
+    expected = -gradient_of(net, (log_likelihood(net, EVERY).exp() * EARNED).sum())
+    phase = Reinforce("r", 0.1, baseline=baseline, samples=samples, credit=credit, fused=fused, extra_length=1)
     assert phase.longest_for(2) == SPACE.bound
-    found = torch.zeros_like(expected)
-    for rows in product(range(len(EVERY)), repeat=samples):
-        monkeypatch.setattr(rollout, "sample", lambda *_, rows=rows: EVERY[list(rows)])
-        loss = phase.loss(Models(net), ONE, BLEU, Noise(torch.Generator(), 1), Progress()).losses["actor"]
-        found += mass[list(rows)].prod() * gradient_of(net, loss)
+    found = average(phase, Models(net), monkeypatch, samples, progress=Progress(earned=0.37))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_entropy_counts_in_every_state_that_is_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = actor()
+    uncertain = entropy(logp_of_all(net, EVERY)).masked_fill(~free(EVERY), 0).sum(1)
+    mass = log_likelihood(net, EVERY).detach().exp()
+    phase = Reinforce("r", 0.1, baseline="none", entropy_weight=0.3, extra_length=1)
+    found = average(phase, Models(net), monkeypatch, reward=Nothing())
+    torch.testing.assert_close(found, -0.3 * gradient_of(net, (mass * uncertain).sum()), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("credit", ["end", "to_go"])
+def test_scst_is_reinforce_with_the_greedy_output_as_the_baseline(credit: str) -> None:
+    found = []
+    for kind in (Scst, Reinforce):
+        nets = models(dropout=0.3)
+        loss = run(kind("s", 0.1, samples=2, baseline="greedy", credit=credit, mle_weight=0.2), nets).losses["actor"]
+        found.append([loss, *torch.autograd.grad(loss, [*nets.actor.parameters()])])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_a_moving_mean_is_taken_off_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is earned goes to the log, whose mean of late comes back with the progress."""
+    net, tokens = actor(), EVERY[[5]]
+    monkeypatch.setattr(rollout, "sample", lambda *_: tokens)
+    scores = BLEU.prefix_scores(tokens, ONE.references)
+    for credit, numbers in (("end", scores[:, -1:]), ("to_go", scores[:, -1:] - scores[:, :-1])):
+        phase = Reinforce("r", 0.1, baseline="mean", credit=credit, extra_length=1)
+        found = phase.loss(Models(net), ONE, BLEU, Noise(torch.Generator(), 1), Progress(earned=0.25))
+        real = token_mask(tokens) if credit == "to_go" else torch.ones_like(numbers, dtype=torch.bool)
+        assert float(found.sums["earned"][0]) == pytest.approx(float(numbers[real].sum()))
+        assert int(found.sums["earned"][1]) == int(found.sums["advantage"][1]) == int(real.sum())
+        assert float(found.sums["advantage"][0]) == pytest.approx(float((numbers - 0.25)[real].sum()))
+        logp = chosen(logp_of_all(net, tokens), tokens).masked_fill(~free(tokens), 0)
+        expected = -((numbers - 0.25) * logp).sum()
+        torch.testing.assert_close(found.losses["actor"], expected)
 
 
 def test_baselines_by_hand() -> None:

@@ -17,18 +17,17 @@ from seqcredit.algorithms import (
     ActorCritic,
     Mle,
     Models,
-    Ocd,
     Outcome,
     Phase,
     Progress,
     Raml,
-    Reinforce,
     SoftQ,
     Vaml,
     proposing,
     rollout,
 )
 from seqcredit.algorithms.erac import Judging
+from seqcredit.algorithms.sampling import Sampling
 from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
@@ -161,7 +160,7 @@ def test_losses_and_gradients_are_those_of_the_first_alphabet(
     expected, gradients = outcome(phase, SAME, copy, reward)
     drawn.again = OTHERS[other]
     found, mine = outcome(phase, OTHERS[other], copy, reward)
-    draws = "policy" in case or "mixed" in case or isinstance(phase, Judging | Reinforce | Ocd)
+    draws = "policy" in case or "mixed" in case or isinstance(phase, Judging | Sampling)
     assert drawn.count == len(drawn.known) == int(draws)
     torch.testing.assert_close(found.losses, expected.losses, rtol=1e-10, atol=1e-12)
     assert found.sums.keys() == expected.sums.keys()

@@ -123,7 +123,9 @@ class Paired(Plain):
 
 
 REWARDED = {
-    name: phase for name, phase in EVERY_WAY.items() if name not in ("likelihood", "raml, exact", "vaml, policy")
+    name: phase
+    for name, phase in EVERY_WAY.items()
+    if name not in ("likelihood", "raml, exact", "vaml, policy", "scheduled sampling")
 }
 
 

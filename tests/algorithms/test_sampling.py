@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from algorithms.tiny import BATCH, models, noise, run
-from seqcredit.algorithms import Models, Ocd, Reinforce
+from seqcredit.algorithms import Grpo, Models, Mrt, Ocd, Reinforce
 from seqcredit.algorithms.sampling import Sampling
 from seqcredit.rewards import EditDistance
 
-KINDS: list[type[Sampling]] = [Reinforce, Ocd]
+KINDS: list[type[Sampling]] = [Reinforce, Grpo, Mrt, Ocd]
 
 
 @pytest.mark.parametrize("kind", KINDS)

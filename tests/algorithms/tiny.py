@@ -6,14 +6,19 @@ from seqcredit.algorithms import (
     ActorCritic,
     Critic,
     ExactVaml,
+    Grpo,
+    Mixer,
     Mle,
     Models,
+    Mrt,
     Ocd,
     Outcome,
     Phase,
     Progress,
     Raml,
     Reinforce,
+    ScheduledSampling,
+    Scst,
     SoftQ,
     Vaml,
 )
@@ -72,6 +77,25 @@ EVERY_WAY: dict[str, Phase] = {  # that a loss is formed
     "REINFORCE": Reinforce("r", 1.0, baseline="none", extra_length=1),
     "SCST": Reinforce("r", 1.0, mle_weight=0.2, extra_length=1),
     "leave one out": Reinforce("r", 1.0, baseline="others", samples=3, extra_length=1),
+    "REINFORCE, to go": Reinforce(
+        "r", 1.0, baseline="others", credit="to_go", samples=2, entropy_weight=0.3, extra_length=1
+    ),
+    "SCST, to go": Scst("r", 1.0, credit="to_go", extra_length=1),
+    "REINFORCE on a leash": Reinforce("r", 1.0, baseline="mean", leash=0.6, entropy_weight=0.2, extra_length=1),
+    "REINFORCE on a leash, estimated": Reinforce(
+        "r", 1.0, baseline="none", leash=0.6, leash_form="estimate", entropy_weight=0.2, extra_length=1
+    ),
+    "REINFORCE on a leash, in the reward": Reinforce(
+        "r", 1.0, baseline="none", credit="to_go", leash=0.6, leash_form="reward", extra_length=1
+    ),
+    "ERAC on a leash, estimated": ActorCritic("erac", 1.0, tau=0.3, leash=0.6, leash_form="estimate", **JOINT),
+    "ERAC on a leash, in the reward": ActorCritic("erac", 1.0, tau=0.3, leash=0.6, leash_form="reward", **JOINT),
+    "GRPO": Grpo("g", 1.0, samples=3, mle_weight=0.2, extra_length=1),
+    "GRPO, over the longest": Grpo("g", 1.0, samples=2, length="longest", leash_form="loss", scaled=False),
+    "MIXER": Mixer("m", 1.0, samples=2, leash=0.6),
+    "MRT": Mrt("m", 1.0, samples=3, sharpness=0.5, extra_length=1),
+    "MRT without references": Mrt("m", 1.0, samples=3, sharpness=0.5, with_reference=False, mle_weight=0.2),
+    "scheduled sampling": ScheduledSampling("s", 1.0, pace=1.0, words="greedy"),  # every other word at first
     "OCD": Ocd("o", 1.0, tau=0.3, mle_weight=0.2, extra_length=1),
     "ERAC, normalised": ActorCritic("erac", 1.0, tau=0.3, entropy_form="normalised", mle_weight=0.0),
 }

@@ -235,6 +235,7 @@ BELOW_1 = ("from 0 up to, but without, 1", ["0", "0.999"], ["1.0", "1.5", "-0.1"
 UP_TO_1 = ("above 0 and at most 1", ["1e-9", "1"], ["0", "1.5", "-1", "nan", "inf"])
 FROM_0 = ("0 or more", ["0", "1"], ["-1"])
 FROM_1 = ("1 or more", ["1", "2"], ["0", "-1"])
+FROM_2 = ("2 or more", ["2", "3"], ["1", "0", "-1"])
 EVEN = ("an even number from 2 on, because two directions share it", ["2", "12"], ["0", "-2", "7"])
 SEED = ("from 0 up to, but without, 2 ** 63", ["0", str(2**63 - 1)], ["-1", str(2**63)])
 Interval = tuple[str, list[str], list[str]]
@@ -302,7 +303,24 @@ INTERVALS["phase.reinforce"] = {
     "extra_length": FROM_0,
     "longest_sample": FROM_1,
     "mle_weight": NOT_NEGATIVE,
+    "entropy_weight": NOT_NEGATIVE,
+    "leash": NOT_NEGATIVE,
 }
+INTERVALS["phase.scst"] = INTERVALS["phase.reinforce"]
+INTERVALS["phase.mixer"] = {
+    **INTERVALS["phase.reinforce"],
+    "delta_start": FROM_0,
+    "delta": FROM_0,
+    "delta_every": FROM_1,
+}
+INTERVALS["phase.mrt"] = {**INTERVALS["phase.reinforce"], "sharpness": ABOVE_0}
+INTERVALS["phase.grpo"] = {
+    **INTERVALS["phase.reinforce"],
+    "samples": FROM_2,
+    "ratio_low": SHARE,
+    "ratio_high": NOT_NEGATIVE,
+}
+INTERVALS["phase.scheduled_sampling"] = {**EVERY_PHASE, "pace": ABOVE_0, "most": SHARE}
 INTERVALS["phase.ocd"] = {**INTERVALS["phase.reinforce"], "tau": NOT_NEGATIVE, "weight": NOT_NEGATIVE}
 KINDS: dict[str, type] = {"": Recipe, "payoff": Payoff, "actor": LSTM, "critic": LSTM} | {
     f"phase.{k}": v for k, v in ALGORITHMS.items()

@@ -24,13 +24,13 @@ from search.small import (
     renumbered,
     with_and_without_cache,
 )
-from seqcredit.draws import Noise
+from seqcredit.draws import Noise, draw
 from seqcredit.errors import UserError
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import Memory
 from seqcredit.models.policy import Dropout, Policy, repeat
 from seqcredit.search import greedy, sample
-from seqcredit.search.sample import device_of, limits
+from seqcredit.search.sample import Given, device_of, limits
 from seqcredit.types import EOS, Alphabet, lengths, pad
 
 MODULE = importlib.import_module("seqcredit.search.sample")
@@ -309,3 +309,38 @@ def test_a_model_with_a_cache_equals_one_without(monkeypatch, crowd) -> None:
         assert torch.equal(*(greedy(net, net.encode(SOURCES), 7) for net in (cached, plain)))
         seen |= set(lengths(samples[0]).tolist())
     assert len(seen) > 3
+
+
+# Tokens that are given.
+
+
+def test_given_tokens_stand_and_the_rest_is_chosen() -> None:
+    actor, source = Seq2Seq(9, 9, 6, 6, generator=torch.Generator().manual_seed(0)).eval(), pad([[2, 3], [4], [5, 6]])
+    known = torch.tensor([[3, 4, 5, 0], [6, 0, 0, 0], [7, 8, 2, 0]])
+    kept = torch.tensor([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0]]).bool()
+    uniform = torch.rand(3, 9, generator=torch.Generator().manual_seed(1))
+    memory = actor.encode(source)
+    free, bound = sample(actor, memory, 9, uniform), sample(actor, memory, 9, uniform, given=Given(known, kept))
+    assert bound[0, :2].tolist() == [3, 4]
+    assert not bound[1, 1:].any()
+    assert bound[1, 0] == 6
+    width = min(free.shape[1], bound.shape[1])
+    assert torch.equal(bound[2, :width], free[2, :width])
+    logits = actor.score(memory, bound).table()  # what is chosen follows from what is given
+    assert bound[0, 2] == draw(logits[0, 2].softmax(-1), uniform[0, 2])
+    best = greedy(actor, memory, 9, given=Given(known, kept))
+    assert best[0, :2].tolist() == [3, 4]
+    assert best[0, 2] == actor.score(memory, best).table()[0, 2].argmax()
+
+
+def test_a_whole_sequence_has_the_length_of_the_given_one() -> None:
+    """An eos that is chosen too early gives way."""
+    actor = Seq2Seq(9, 9, 6, 6, generator=torch.Generator().manual_seed(0)).eval()
+    known = torch.tensor([[3, 4, 5, 0], [6, 0, 0, 0]])
+    with torch.no_grad():
+        actor.readout.bias[0] += 1000
+    memory, ends = actor.encode(pad([[2, 3], [4]])), known == 0
+    assert torch.equal(greedy(actor, memory, 4, given=Given(known, ends, whole=True)), known)
+    assert not greedy(actor, memory, 4, given=Given(known, ends)).any()
+    every = Given(known, ends, whole=True).every(2)
+    assert (every.tokens.tolist(), every.whole) == ([[3, 4, 5, 0]], True)

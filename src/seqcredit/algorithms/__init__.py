@@ -5,10 +5,14 @@ from inspect import isabstract
 from pathlib import Path
 
 from seqcredit.algorithms.erac import ActorCritic, Critic
+from seqcredit.algorithms.grpo import Grpo
+from seqcredit.algorithms.mixer import Mixer
 from seqcredit.algorithms.mle import Mle
+from seqcredit.algorithms.mrt import Mrt
 from seqcredit.algorithms.ocd import Ocd
 from seqcredit.algorithms.phase import Criterion, Models, Outcome, Phase, Progress
-from seqcredit.algorithms.reinforce import Reinforce
+from seqcredit.algorithms.reinforce import Reinforce, Scst
+from seqcredit.algorithms.scheduled_sampling import ScheduledSampling
 from seqcredit.algorithms.soft_q import SoftQ
 from seqcredit.algorithms.vaml import ExactVaml, Raml, Vaml
 from seqcredit.errors import UserError
@@ -20,14 +24,19 @@ __all__ = [
     "Criterion",
     "Critic",
     "ExactVaml",
+    "Grpo",
+    "Mixer",
     "Mle",
     "Models",
+    "Mrt",
     "Ocd",
     "Outcome",
     "Phase",
     "Progress",
     "Raml",
     "Reinforce",
+    "ScheduledSampling",
+    "Scst",
     "SoftQ",
     "Vaml",
     "algorithm",
@@ -44,6 +53,11 @@ ALGORITHMS: dict[str, type[Phase]] = {
     "critic": Critic,
     "actor_critic": ActorCritic,
     "reinforce": Reinforce,
+    "scst": Scst,
+    "mixer": Mixer,
+    "mrt": Mrt,
+    "grpo": Grpo,
+    "scheduled_sampling": ScheduledSampling,
     "ocd": Ocd,
 }
 

@@ -3,6 +3,7 @@
 Both give the same numbers and gradients. Losses are sums over all tokens; what comes back for each state is a constant.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -86,6 +87,31 @@ def policy_gradient(actor: Along, tokens: Int[Tensor, "B T"], credit: Float[Tens
         return (credit.detach() * losses.mle(actor.logp, tokens, eos)).sum()
     packing = pack(tokens, eos)
     return fused.cross_entropy(actor.packed(packing), packing.take(tokens), packing.take(credit))[0]
+
+
+def log_likelihood(actor: Along, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    """log pi of the tokens, as constants; 0 on padding."""
+    eos = actor.alphabet.eos
+    if not actor.fused:
+        return -losses.mle(actor.logp, tokens, eos).detach()
+    packing = pack(tokens, eos)
+    with torch.no_grad():
+        return packing.spread(-fused.cross_entropy(actor.packed(packing), packing.take(tokens))[1])
+
+
+def through(sides: Sequence[tuple[Along, Tensor]], loss: Callable[[Sequence[Tensor]], Tensor]) -> Float[Tensor, ""]:
+    """Any function of log pi of the tokens of some sequences.
+
+    Fused: first the numbers, which tell what each token counts for, then the gradient of the tokens so weighed.
+    """
+    if not all(actor.fused for actor, _ in sides):
+        return loss([-losses.mle(actor.logp, tokens, actor.alphabet.eos) for actor, tokens in sides])
+    numbers = [log_likelihood(actor, tokens).requires_grad_() for actor, tokens in sides]
+    with torch.enable_grad():
+        value = loss(numbers)
+        slopes = torch.autograd.grad(value, numbers)
+    weighed = [policy_gradient(*side, -slope) for side, slope in zip(sides, slopes, strict=True)]
+    return value.detach() + sum(part - part.detach() for part in weighed)
 
 
 def distillation(
@@ -230,6 +256,39 @@ def evaluate(
         if looking.trace:
             targets = trace_targets(targets, chosen(later, tokens), *fading)
     return Judged(targets, uncertainty, loss, drift)
+
+
+class Restrained(NamedTuple):
+    """The cost of little entropy and of leaving the start, and both in every state."""
+
+    loss: Float[Tensor, ""]
+    entropy: Float[Tensor, "B T"]
+    drift: Float[Tensor, "B T"]
+
+
+def restrain(
+    actor: Along,
+    tokens: Int[Tensor, "B T"],
+    forced: Bool[Tensor, "B T"],
+    tau: float,
+    leash: Leash | None,
+    weights: Float[Tensor, " B"],
+) -> Restrained:
+    """Sum of leash KL(pi || start) - tau H(pi), each sequence with its weight: the actor's loss where all Q are 0."""
+    eos, (start, strength) = actor.alphabet.eos, leash or (None, 0.0)
+    if actor.fused and (start is None or start.fused):
+        packing = pack(tokens, eos)
+        mine, first = actor.packed(packing), None if start is None else start.packed(packing)
+        flat = mine.features.new_zeros(len(mine.features), 1), mine.weight.new_zeros(len(mine.weight), 1)
+        no_q = mine._replace(features=flat[0], weight=flat[1], bias=None)
+        bound, each = packing.take(forced), packing.weigh(weights)
+        found = fused.actor(mine, no_q, no_q, tau, forced=bound, weights=each, start=first, leash=strength)
+        return Restrained(found.loss, packing.spread(found.entropy), packing.spread(found.drift))
+    logp, origin = actor.logp, None if start is None else start.logp.detach()
+    each = losses.actor(logp, torch.zeros_like(logp), tokens, tau, "exact", forced, eos, origin, strength)
+    known = logp.detach()
+    drift = torch.zeros_like(forced, dtype=logp.dtype) if origin is None else divergence(known, origin)
+    return Restrained((weights.unsqueeze(-1) * each).sum(), entropy(known, forced), drift)
 
 
 class Smoothing(NamedTuple):

@@ -19,6 +19,7 @@ from seqcredit.algorithms.along import (
     terminal_error,
 )
 from seqcredit.algorithms.exact import RolloutJudge
+from seqcredit.algorithms.leash import Leashed
 from seqcredit.algorithms.mle import reference_loss
 from seqcredit.algorithms.phase import Criterion, Examples, Gate, Models, Outcome, Phase, Progress, Sums, Validation
 from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, spread, watch
@@ -26,6 +27,7 @@ from seqcredit.credit.values import returns_to_go, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.models.policy import Network, read
 from seqcredit.options import ABOVE_0, BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, option
+from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Batch, Reward, token_mask
 
 
@@ -93,7 +95,7 @@ class Judging(Phase):
 
     def critic_loss(self, q: Along, rollout: Rollout, judged: Judged, noise: Noise) -> tuple[Tensor, Sums]:
         """Loss of the critic, and what is worth watching of the samples."""
-        tokens, eos, rewards = rollout.tokens, q.alphabet.eos, token_rewards(rollout.scores)
+        tokens, eos, rewards = rollout.tokens, q.alphabet.eos, token_rewards(rollout.worth)
         returns = returns_to_go(rewards, judged.entropy, tokens, self.later_tau, eos)
         share = 1.0 if self.td_form == "squared" else 0.5
         smoothing = Smoothing(self.smoothing, self.smoothing_form)
@@ -151,7 +153,7 @@ class Critic(Judging):
 
 
 @dataclass(frozen=True)
-class ActorCritic(Judging):
+class ActorCritic(Judging, Leashed):
     """Actor-Critic with tau = 0, ERAC with tau > 0."""
 
     trains: ClassVar[tuple[str, ...]] = ("actor", "critic")
@@ -163,7 +165,6 @@ class ActorCritic(Judging):
     samples: int = option(1, FROM_1)  # sequences drawn for each sentence
     extra_length: int = option(10, FROM_0)  # a sample's bound, eos included: so much over the longest reference
     mle_weight: float = option(0.1, NOT_NEGATIVE)
-    leash: float = option(0.0, NOT_NEGATIVE)  # weight of KL(actor || the actor as it was when the phase began)
     cautious: bool = False  # the actor's steps are as much shorter as Q explains less of the returns' variance
     keeps_start: bool = True  # it ends as it began if that validates best; comparisons with what does not say false
     entropy_form: Literal["exact", "normalised"] = option("exact", paper="exact", released="normalised")
@@ -173,42 +174,43 @@ class ActorCritic(Judging):
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """Algorithm 3: ERAC, or Actor-Critic where tau = 0."""
         rollout = roll_out(models.actor, batch, reward, noise, self.asked(batch, reference=self.mle_weight > 0))
-        tokens, forced, rewards = rollout.tokens, rollout.forced, token_rewards(rollout.scores)
+        rollout = self.tied(models, rollout)
+        tokens, forced, rewards = rollout.tokens, rollout.forced, token_rewards(rollout.worth)
         with part("critic"):
             q = self.along(models.judge, rollout)
         with torch.no_grad(), part("target"):
             target = self.along(models.slow_judge, rollout)
         with part("actor"):
-            given, leash = (tokens, rewards, self.looking(progress), forced), self._leash(models, rollout)
+            given, leash = (tokens, rewards, self.looking(progress), forced), self._leash(rollout)
             judged = evaluate(rollout.actor, target, *given, q, self.entropy_form, leash)
         critic_loss, watched = self.critic_loss(q, rollout, judged, noise)
-        actor_loss = judged.loss / noise.total / self.samples
+        # A leash in the loss is in `judged` already, from the same pass over all words.
+        cost, seen = (0.0, Sums()) if leash else self.pull(rollout, rewards.new_ones(len(tokens)))
+        actor_loss, watched = (judged.loss + cost) / noise.total / self.samples, watched | seen
         if rollout.reference is not None:
             likelihood, seen = reference_loss(rollout.reference, batch, noise)
             actor_loss = actor_loss + self.mle_weight * likelihood
             watched |= seen
-        free = token_mask(tokens, q.alphabet.eos) & ~forced
+        free = rollout.free(q.alphabet.eos)
         watched["entropy"] = (judged.entropy.masked_fill(~free, 0).sum(), free.sum())
         if leash is not None:
             watched["drift"] = (judged.drift.masked_fill(~free, 0).sum(), free.sum())
         return Outcome({"actor": actor_loss, "critic": critic_loss}, watched)
 
-    def _leash(self, models: Models, rollout: Rollout) -> Leash | None:
-        """What the actor was, along the samples."""
-        if not self.leash:
-            return None
-        with torch.no_grad():
-            return Leash(self.along(models.origin, rollout), self.leash)
+    def _leash(self, rollout: Rollout) -> Leash | None:
+        """What the actor was, along the samples, where that is a matter of its loss over all words."""
+        return Leash(rollout.start, self.leash) if rollout.start is not None and self.leash_form == "loss" else None
+
+    def check(self, payoff: Payoff) -> str | None:
+        """What eos adds is known of the pay-off alone."""
+        if self.leash and self.leash_form == "reward" and self.exact_eos:
+            return "exact_eos teaches what eos adds to the pay-off, and leash_form = 'reward' changes that: drop one."
+        return super().check(payoff)
 
     @property
     def validates_start(self) -> bool:
         """Whether it may end as it began."""
         return self.keeps_start
-
-    @property
-    def remembers_start(self) -> bool:
-        """For the leash."""
-        return self.leash > 0
 
     def rate(self, network: str) -> float:
         """The critic may have a rate of its own."""

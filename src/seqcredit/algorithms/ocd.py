@@ -40,5 +40,7 @@ class Ocd(Sampling):
         return self.outcome(self.weight * learned, watched, rollout, batch, noise)
 
     def check(self, payoff: Payoff) -> str | None:
-        """It knows one reward."""
+        """It knows one reward, and learns from none."""
+        if self.leash and self.leash_form == "reward":
+            return "leash_form is 'reward', but it learns from no rewards: set it to 'loss'."
         return unless_edit(payoff)

@@ -58,6 +58,7 @@ class Progress(NamedTuple):
     update: int = 0  # those that are done
     updates: int = 1  # at the most
     explained: float = 1.0  # share of the returns' variance that the critic has explained of late
+    earned: float = 0.0  # the mean of what samples have `earned` of late, 0 before there were any
 
     @property
     def share(self) -> float:

@@ -17,6 +17,7 @@ from seqcredit.rewards.finished import finished_scores
 from seqcredit.rewards.prefixes import present
 from seqcredit.rewards.scores import scored
 from seqcredit.search import sample
+from seqcredit.search.sample import Given
 from seqcredit.types import EOS, Alphabet, Batch, Reward, lengths, token_mask
 
 
@@ -30,6 +31,17 @@ class Rollout(NamedTuple):
     ends: Float[Tensor, "B T"] | None  # what eos would add to it, if anybody asks
     actor: Along
     reference: Along | None  # the actor's, along the first reference, if anybody asks
+    start: Along | None = None  # what the actor was when the phase began, for a leash
+    costs: Float[Tensor, "B T"] | None = None  # what a leash takes off the tokens' rewards
+
+    @property
+    def worth(self) -> Float[Tensor, "B scores"]:
+        """R of every prefix, less what a leash has cost on the way."""
+        return self.scores if self.costs is None else self.scores - nn.functional.pad(self.costs.cumsum(1), (1, 0))
+
+    def free(self, eos: int) -> Bool[Tensor, "B T"]:
+        """Tokens that were chosen: no padding, and no eos at the bound."""
+        return token_mask(self.tokens, eos) & ~self.forced
 
 
 class Asked(NamedTuple):
@@ -40,6 +52,7 @@ class Asked(NamedTuple):
     fused: bool
     ends: bool
     reference: bool
+    given: Given | None = None  # tokens of the samples that are not drawn
 
 
 def roll_out(actor: Network, batch: Batch, reward: Reward, noise: Noise, asked: Asked) -> Rollout:
@@ -52,7 +65,8 @@ def roll_out(actor: Network, batch: Batch, reward: Reward, noise: Noise, asked: 
         memory = read(actor, batch)
     with part("sampling"):
         uniform = several.uniform(asked.bound, device=device)
-        tokens = sample(actor, repeat(memory, asked.samples, device), asked.bound, uniform, dropout)
+        several_memories = repeat(memory, asked.samples, device)
+        tokens = sample(actor, several_memories, asked.bound, uniform, dropout, 1.0, asked.given)
     also = batch.references[:, 0] if asked.reference else None
     dropped_too = None if also is None else actor.drop(also.shape[1], noise)
     with part("actor"):

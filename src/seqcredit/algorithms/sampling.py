@@ -1,20 +1,23 @@
-"""Learning from samples of the actor without a critic: what REINFORCE and OCD have in common."""
+"""Learning from samples of the actor without a critic: what REINFORCE, GRPO, minimum risk and OCD have in common."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from jaxtyping import Float
 from torch import Tensor
 
+from seqcredit.algorithms.leash import Leashed
 from seqcredit.algorithms.mle import reference_loss
-from seqcredit.algorithms.phase import Models, Outcome, Phase, Sums
+from seqcredit.algorithms.phase import Models, Outcome, Sums
 from seqcredit.algorithms.rollout import Asked, Rollout, roll_out
 from seqcredit.draws import Noise
 from seqcredit.options import FROM_0, FROM_1, NOT_NEGATIVE, option
+from seqcredit.search.sample import Given
 from seqcredit.types import Batch, Reward
 
 
 @dataclass(frozen=True)
-class Sampling(Phase):
+class Sampling(Leashed):
     """What phases that learn from samples, without a critic, share."""
 
     guarded: ClassVar[bool] = True
@@ -23,6 +26,7 @@ class Sampling(Phase):
     extra_length: int = option(10, FROM_0)  # a sample's bound, eos included: so much over the longest reference
     longest_sample: int = option(50, FROM_1)  # and at the most this
     mle_weight: float = option(0.0, NOT_NEGATIVE)  # of the references' likelihood beside the samples
+    entropy_weight: float = option(0.0, NOT_NEGATIVE)  # of the entropy in every state of the samples
     keeps_start: bool = True  # it ends as it began if that validates best; comparisons with what does not say false
 
     @property
@@ -38,15 +42,34 @@ class Sampling(Phase):
         """Tokens of a sample at the most."""
         return self.longest_for(batch.references.shape[-1] - 1)
 
-    def draw(self, models: Models, batch: Batch, reward: Reward, noise: Noise) -> Rollout:
-        """Samples of the actor, and its scores along the references where their likelihood counts."""
-        asked = Asked(self.samples, self.bound(batch), self.fused, ends=False, reference=self.mle_weight > 0)
-        return roll_out(models.actor, batch, reward, noise, asked)
+    def draw(
+        self,
+        models: Models,
+        batch: Batch,
+        reward: Reward,
+        noise: Noise,
+        given: Given | None = None,
+        reference: bool = False,
+    ) -> Rollout:
+        """Samples of the actor, and its scores along the references if asked for, or where their likelihood counts."""
+        also = reference or self.mle_weight > 0
+        asked = Asked(self.samples, self.bound(batch), self.fused, ends=False, reference=also, given=given)
+        return self.tied(models, roll_out(models.actor, batch, reward, noise, asked))
 
-    def outcome(self, loss: Tensor, watched: Sums, rollout: Rollout, batch: Batch, noise: Noise) -> Outcome:
-        """The mean of a sum over samples, and the references' likelihood beside it."""
-        loss = loss / noise.total / self.samples
-        if rollout.reference is not None:
+    def outcome(
+        self,
+        loss: Tensor,
+        watched: Sums,
+        rollout: Rollout,
+        batch: Batch,
+        noise: Noise,
+        weights: Float[Tensor, " B"] | None = None,
+    ) -> Outcome:
+        """The mean of a sum over samples; entropy and the leash, of samples with `weights`; and the likelihood."""
+        ones = rollout.scores.new_ones(len(rollout.tokens)) if weights is None else weights
+        cost, seen = self.pull(rollout, ones, self.entropy_weight)
+        loss, watched = (loss + cost) / noise.total / self.samples, watched | seen
+        if self.mle_weight and rollout.reference is not None:
             likelihood, seen = reference_loss(rollout.reference, batch, noise)
             loss, watched = loss + self.mle_weight * likelihood, watched | seen
         return Outcome({"actor": loss}, watched)

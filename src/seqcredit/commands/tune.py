@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from seqcredit.experiments.presets import Plan
 
 ABOUT = "train a model from Hugging Face by an algorithm and a reward"
-ALGORITHMS = ("mle", "raml", "vaml", "ac", "erac", "reinforce", "scst")
+ALGORITHMS = ("mle", "raml", "vaml", "ac", "erac", "reinforce", "scst", "grpo", "mrt", "mixer", "ocd")
 
 
 def options(parser: argparse.ArgumentParser) -> None:

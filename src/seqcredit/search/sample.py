@@ -5,9 +5,10 @@ search alike, as in the paper's bounded sequences.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seqcredit.credit.values import only_actions
@@ -18,6 +19,25 @@ from seqcredit.models.policy import Dropout, M, Policy, Readout, S
 CROWD = 0.75  # finished sentences leave once those that go on are at most this share of the batch
 
 
+class Given(NamedTuple):
+    """Tokens that a search does not choose."""
+
+    tokens: Int[Tensor, "B L"]
+    kept: Bool[Tensor, "B L"]  # where they stand; behind them all is chosen
+    whole: bool = False  # also where eos would be chosen before theirs: the sequence is as long as they are
+
+    def every(self, step: int) -> "Given":
+        """Those of every so many-th row."""
+        return Given(self.tokens[::step], self.kept[::step], self.whole)
+
+    def put(self, chosen: Int[Tensor, " N"], rows: Int[Tensor, " N"], t: int, eos: int) -> Int[Tensor, " N"]:
+        """What stands at place t of some rows."""
+        if t >= self.tokens.shape[1]:
+            return chosen
+        mine, kept = self.tokens[rows, t], self.kept[rows, t]
+        return torch.where(kept | (chosen == eos) if self.whole else kept, mine, chosen)
+
+
 @torch.no_grad()
 def sample(
     policy: Policy[M, S],
@@ -26,10 +46,11 @@ def sample(
     uniform: Float[Tensor, "B longest"],
     dropout: Dropout | None = None,
     temperature: float = 1.0,
+    given: Given | None = None,
 ) -> Int[Tensor, "B T"]:
     """One sequence a sentence from the model's own distribution, as long as the longest of them.
 
-    `uniform` has a number in [0, 1) for each word that may be drawn.
+    `uniform` has a number in [0, 1) for each word that may be drawn. Words that are `given` are not.
     """
     require(temperature > 0, f"temperature = {temperature}: choose a positive number, or search greedily")
 
@@ -38,13 +59,19 @@ def sample(
         weights = torch.softmax(logits if temperature == 1 else logits / temperature, -1)
         return draw(weights, uniform[rows, t])
 
-    return _generate(policy, memory, bound, choose, dropout)
+    return _generate(policy, memory, bound, choose, dropout, given)
 
 
 @torch.no_grad()
-def greedy(policy: Policy[M, S], memory: M, bound: int | Int[Tensor, " B"]) -> Int[Tensor, "B T"]:
-    """The most probable word at every step."""
-    return _generate(policy, memory, bound, lambda logits, _rows, _t: logits.argmax(-1), None)
+def greedy(
+    policy: Policy[M, S],
+    memory: M,
+    bound: int | Int[Tensor, " B"],
+    dropout: Dropout | None = None,
+    given: Given | None = None,
+) -> Int[Tensor, "B T"]:
+    """The most probable word at every step, but for those that are `given`."""
+    return _generate(policy, memory, bound, lambda logits, _rows, _t: logits.argmax(-1), dropout, given)
 
 
 def _generate(
@@ -53,6 +80,7 @@ def _generate(
     bound: int | Int[Tensor, " B"],
     choose: Callable[[Tensor, Tensor, int], Tensor],
     dropout: Dropout | None,
+    given: Given | None,
 ) -> Int[Tensor, "B T"]:
     """Word by word; sentences that have ended leave the batch."""
     limit, _, longest = limits(bound, memory.rows, device_of(policy))
@@ -64,7 +92,8 @@ def _generate(
     for t in range(longest - 1):
         scores, state = policy.step(memory, state, token, None if dropout is None else dropout.at(rows, t))
         going = going & (t < limit[rows] - 1)
-        token = choose(only_actions(written(scores), actions), rows, t).masked_fill(~going, eos)
+        token = choose(only_actions(written(scores), actions), rows, t)
+        token = (token if given is None else given.put(token, rows, t, eos)).masked_fill(~going, eos)
         tokens[rows, t] = token
         going = going & (token != eos)
         left = int(going.sum())

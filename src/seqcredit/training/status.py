@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from seqcredit.training import watch
 from seqcredit.training.learner import Watched
 
-FADING = 0.98  # of the sums for a critic's present share, an update
+FADING = 0.98  # of the sums for a critic's present share and for a moving baseline, an update
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Status:
     diverged: list[str] = field(default_factory=list)  # phases that did
     began: dict[str, float] = field(default_factory=dict)  # first values of what the guard watches
     sums: dict[str, list[float]] = field(default_factory=dict)  # since the last line of the log
-    recent: dict[str, list[float]] = field(default_factory=dict)  # sums for a critic's share, the older the lighter
+    recent: dict[str, list[float]] = field(default_factory=dict)  # for `explained`, `earned`; the older the lighter
     enough: bool = False  # by the best validation there is no need to go on with this phase
     closed: str | None = None  # and why the next phase may not begin
     skipped: list[str] = field(default_factory=list)  # phases that did not begin
@@ -38,7 +38,7 @@ class Status:
             entry = self.sums.setdefault(key, [0.0, 0.0])
             entry[0] += total
             entry[1] += count
-            if key in watch.EXPLAINING:
+            if key in (*watch.EXPLAINING, watch.EARNED):
                 before = self.recent.get(key, [0.0, 0.0])
                 self.recent[key] = [FADING * before[0] + total, FADING * before[1] + count]
 
@@ -46,6 +46,11 @@ class Status:
     def explained(self) -> float:
         """The share of the returns' variance that the critic has explained of late; 1 where nothing is known."""
         return watch.means(self.recent).get("explained", 1.0)
+
+    @property
+    def earned(self) -> float:
+        """The mean of what samples have earned of late; 0 where nothing is known."""
+        return watch.means(self.recent).get(watch.EARNED, 0.0)
 
 
 class StoppedError(Exception):

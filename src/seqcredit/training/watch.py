@@ -39,6 +39,7 @@ VALIDATED = {
 }
 
 EXPLAINING = ("return_error", "return", "return_square")  # what the share that a critic explains is made of
+EARNED = "earned"  # what a moving baseline is the mean of
 
 Sums = Mapping[str, list[float]]
 

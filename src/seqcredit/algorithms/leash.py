@@ -1,0 +1,69 @@
+"""A leash: it costs an actor something to leave the policy that it started from. For every algorithm that samples."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.profiler import record_function as part
+
+from seqcredit.algorithms.along import Along, Leash, log_likelihood, restrain, through
+from seqcredit.algorithms.phase import Models, Phase, Sums
+from seqcredit.algorithms.rollout import Rollout
+from seqcredit.credit.drawn import drift_estimate
+from seqcredit.models.policy import read
+from seqcredit.options import NOT_NEGATIVE, option
+
+
+@dataclass(frozen=True)
+class Leashed(Phase):
+    """What phases share that may keep their actor near the one that they began with."""
+
+    leash: float = option(0.0, NOT_NEGATIVE)  # weight of KL(actor || the actor as it was when the phase began)
+    leash_form: Literal["loss", "estimate", "reward"] = "loss"  # all words; the drawn one's; off its reward
+
+    @property
+    def remembers_start(self) -> bool:
+        """For the leash."""
+        return self.leash > 0
+
+    def tied(self, models: Models, rollout: Rollout) -> Rollout:
+        """Samples with what the first actor says of them, and what that takes off their rewards."""
+        if not self.leash:
+            return rollout
+        origin, tokens = models.origin, rollout.tokens
+        with torch.no_grad(), part("actor"):
+            start = Along.of(origin, origin.score(read(origin, rollout.batch), tokens), self.fused)
+            if self.leash_form != "reward":
+                return rollout._replace(start=start)
+        with part("actor"):
+            apart = log_likelihood(rollout.actor, tokens) - log_likelihood(start, tokens)
+        return rollout._replace(start=start, costs=self.leash * apart.masked_fill(rollout.forced, 0))
+
+    def pull(
+        self, rollout: Rollout, weights: Float[Tensor, " B"], entropy_weight: float = 0.0
+    ) -> tuple[Tensor | float, Sums]:
+        """What the leash and too little entropy cost, each sample with its weight, and what is worth watching of it."""
+        actor, tokens, start = rollout.actor, rollout.tokens, rollout.start
+        free, watched = rollout.free(actor.alphabet.eos), Sums()
+        cost: Tensor | float = 0.0
+        tied = Leash(start, self.leash) if start is not None and self.leash_form == "loss" else None
+        if tied or entropy_weight:
+            with part("actor"):
+                cost, uncertainty, drift = restrain(actor, tokens, rollout.forced, entropy_weight, tied, weights)
+            watched["entropy"] = (uncertainty.masked_fill(~free, 0).sum(), free.sum())
+            if tied:
+                watched["drift"] = (drift.masked_fill(~free, 0).sum(), free.sum())
+        if start is not None and self.leash_form == "estimate":
+            with part("actor"):
+                known = log_likelihood(start, tokens)
+                weighed = (self.leash * weights).unsqueeze(-1) * free
+                cost = cost + through(
+                    [(actor, tokens)], lambda sides: (weighed * drift_estimate(sides[0], known)).sum()
+                )
+                drift = drift_estimate(log_likelihood(actor, tokens), known)
+            watched["drift"] = (drift.masked_fill(~free, 0).sum(), free.sum())
+        if rollout.costs is not None:
+            watched["drift"] = (rollout.costs.masked_fill(~free, 0).sum() / self.leash, free.sum())
+        return cost, watched
