@@ -157,5 +157,5 @@ def without_references(phases: Sequence[Phase], longest: int) -> tuple[Phase, ..
     for phase in phases:
         said = f"{phase.name} learns from references, and these data have none: take AC, ERAC, REINFORCE or SCST."
         require(not phase.learns_references, said)
-    instead = {"mle_weight": 0.0, "extra_length": longest, "longest_sample": longest}
+    instead = {"mle_weight": 0.0, "extra_length": longest, "longest_sample": longest, "off_policy": 0}
     return tuple(changed(phase, instead) for phase in phases)

@@ -10,25 +10,24 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from algorithms.tiny import EVERY_WAY
+from algorithms.tiny import EVERY_WAY, equipped, networks_of
 from seqcredit.algorithms import (
     ActorCritic,
     Mle,
     Models,
-    Ocd,
     Outcome,
     Phase,
     Progress,
     Raml,
-    Reinforce,
     SoftQ,
     Vaml,
     proposing,
     rollout,
 )
 from seqcredit.algorithms.erac import Judging
+from seqcredit.algorithms.sampling import Sampling
 from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic
 from seqcredit.models.lstm import Seq2Seq
@@ -86,7 +85,7 @@ def network(kind: Callable[..., Network], mine: Relabelling, **options: Any) -> 
     return other
 
 
-def in_ids(model: Network, name: str) -> bool:
+def in_ids(model: nn.Module, name: str) -> bool:
     """Whether a weight has a row for each id of the alphabet; an actor's source has ids of its own."""
     own = ("embedding.weight", "readout.weight", "readout.bias")
     return name in own or (name == "source_embedding.weight" and isinstance(model, Critic))
@@ -106,13 +105,13 @@ def networks(mine: Relabelling, copy: int) -> Models:
 
 def outcome(phase: Phase, mine: Relabelling, copy: int, reward: Reward) -> tuple[Outcome, dict[str, Tensor]]:
     """What a phase says, and gradients with their rows in the order of the first alphabet."""
-    models = networks(mine, copy)
+    models = equipped(phase, networks(mine, copy))
     batch = Batch(BATCH.source, mine.tokens(BATCH.references))
     found = phase.loss(models, batch, reward, Noise(torch.Generator().manual_seed(5), SENTENCES), Progress())
     gradients = {}
     for name, loss in found.losses.items():
         loss.backward()
-        model = getattr(models, name)
+        model = networks_of(models)[name]
         for key, weight in model.named_parameters():
             assert weight.grad is not None, key
             gradients[f"{name}.{key}"] = weight.grad[mine.ids] if in_ids(model, key) else weight.grad
@@ -161,7 +160,7 @@ def test_losses_and_gradients_are_those_of_the_first_alphabet(
     expected, gradients = outcome(phase, SAME, copy, reward)
     drawn.again = OTHERS[other]
     found, mine = outcome(phase, OTHERS[other], copy, reward)
-    draws = "policy" in case or "mixed" in case or isinstance(phase, Judging | Reinforce | Ocd)
+    draws = "policy" in case or "mixed" in case or isinstance(phase, Judging | Sampling)
     assert drawn.count == len(drawn.known) == int(draws)
     torch.testing.assert_close(found.losses, expected.losses, rtol=1e-10, atol=1e-12)
     assert found.sums.keys() == expected.sums.keys()

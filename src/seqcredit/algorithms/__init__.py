@@ -4,11 +4,14 @@ import sys
 from inspect import isabstract
 from pathlib import Path
 
+from seqcredit.algorithms.a2c import A2c
 from seqcredit.algorithms.erac import ActorCritic, Critic
 from seqcredit.algorithms.mle import Mle
 from seqcredit.algorithms.ocd import Ocd
+from seqcredit.algorithms.pcl import Pcl
 from seqcredit.algorithms.phase import Criterion, Models, Outcome, Phase, Progress
 from seqcredit.algorithms.reinforce import Reinforce
+from seqcredit.algorithms.sac import Sac
 from seqcredit.algorithms.soft_q import SoftQ
 from seqcredit.algorithms.vaml import ExactVaml, Raml, Vaml
 from seqcredit.errors import UserError
@@ -16,6 +19,7 @@ from seqcredit.named import find, is_named
 
 __all__ = [
     "ALGORITHMS",
+    "A2c",
     "ActorCritic",
     "Criterion",
     "Critic",
@@ -24,10 +28,12 @@ __all__ = [
     "Models",
     "Ocd",
     "Outcome",
+    "Pcl",
     "Phase",
     "Progress",
     "Raml",
     "Reinforce",
+    "Sac",
     "SoftQ",
     "Vaml",
     "algorithm",
@@ -45,6 +51,9 @@ ALGORITHMS: dict[str, type[Phase]] = {
     "actor_critic": ActorCritic,
     "reinforce": Reinforce,
     "ocd": Ocd,
+    "a2c": A2c,
+    "sac": Sac,
+    "pcl": Pcl,
 }
 
 

@@ -12,6 +12,7 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
+from seqcredit.models.build import CRITICS
 from seqcredit.models.policy import Network
 from seqcredit.rewards import metrics
 from seqcredit.rewards.metrics import Metric
@@ -42,13 +43,20 @@ def task_of(
 
 def build_actor(recipe: Recipe, prepared: Prepared) -> Network:
     """The actor with its first weights, a function of the seed: it reads sentences, or looks at pictures."""
-    source = prepared.manifest.picture_width if prepared.pictures else len(prepared.source_vocabulary)
-    return recipe.actor.actor(source, prepared.alphabet, recipe.seed, prepared.pictures)
+    return recipe.actor.actor(_source_size(prepared), prepared.alphabet, recipe.seed, prepared.pictures)
 
 
 def build_critic(recipe: Recipe, prepared: Prepared) -> Network:
-    """The critic with its first weights. It reads the references that the pay-off counts."""
+    """The critic with its first weights. It reads the references that the pay-off counts, or what the actor reads."""
+    if recipe.critic.reads_source:
+        seed = recipe.seed + CRITICS
+        return recipe.critic.actor(_source_size(prepared), prepared.alphabet, seed, prepared.pictures)
     return recipe.critic.critic(prepared.alphabet, recipe.seed, recipe.payoff.references)
+
+
+def _source_size(prepared: Prepared) -> int:
+    """Words that a source may have, or features of a picture."""
+    return prepared.manifest.picture_width if prepared.pictures else len(prepared.source_vocabulary)
 
 
 def build_reward(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> Reward:

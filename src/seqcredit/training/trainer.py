@@ -155,7 +155,7 @@ class Trainer:
     def _begin_phase(self) -> None:
         """Optimizers, a target network, a clean slate."""
         task = self.task
-        self.learner = Learner(task.networks, self.phase, task.reward, self.generator, self.processes)
+        self.learner = Learner(task.networks, self.phase, task.reward, self.generator, self.processes, task.seed)
         self.validator = Validator(task, self.learner, self.device)
         self.best = {}
         if self.phase.name not in self.status.skipped:
