@@ -5,6 +5,7 @@ import torch
 from seqcredit.algorithms import (
     A2c,
     ActorCritic,
+    Bso,
     Critic,
     ExactVaml,
     Mle,
@@ -13,6 +14,7 @@ from seqcredit.algorithms import (
     Outcome,
     Pcl,
     Phase,
+    ProfessorForcing,
     Progress,
     Raml,
     Reinforce,
@@ -81,6 +83,8 @@ EVERY_WAY: dict[str, Phase] = {  # that a loss is formed
     "SAC": Sac("sac", 1.0, tau=0.3, **JOINT),
     "PCL": Pcl("pcl", 1.0, tau=0.3, steps=2, samples=2, mle_weight=0.2, extra_length=1, off_policy=3),
     "PCL, own samples": Pcl("pcl", 1.0, tau=0.3, off_policy=0, extra_length=0),
+    "professor forcing": ProfessorForcing("pf", 1.0, samples=2, hidden=6, extra_length=1),
+    "BSO": Bso("bso", 1.0, width=3, cost="reward"),
     "ERAC, normalised": ActorCritic("erac", 1.0, tau=0.3, entropy_form="normalised", mle_weight=0.0),
 }
 

@@ -5,11 +5,13 @@ from inspect import isabstract
 from pathlib import Path
 
 from seqcredit.algorithms.a2c import A2c
+from seqcredit.algorithms.bso import Bso
 from seqcredit.algorithms.erac import ActorCritic, Critic
 from seqcredit.algorithms.mle import Mle
 from seqcredit.algorithms.ocd import Ocd
 from seqcredit.algorithms.pcl import Pcl
 from seqcredit.algorithms.phase import Criterion, Models, Outcome, Phase, Progress
+from seqcredit.algorithms.professor_forcing import ProfessorForcing
 from seqcredit.algorithms.reinforce import Reinforce
 from seqcredit.algorithms.sac import Sac
 from seqcredit.algorithms.soft_q import SoftQ
@@ -21,6 +23,7 @@ __all__ = [
     "ALGORITHMS",
     "A2c",
     "ActorCritic",
+    "Bso",
     "Criterion",
     "Critic",
     "ExactVaml",
@@ -30,6 +33,7 @@ __all__ = [
     "Outcome",
     "Pcl",
     "Phase",
+    "ProfessorForcing",
     "Progress",
     "Raml",
     "Reinforce",
@@ -54,6 +58,8 @@ ALGORITHMS: dict[str, type[Phase]] = {
     "a2c": A2c,
     "sac": Sac,
     "pcl": Pcl,
+    "bso": Bso,
+    "professor_forcing": ProfessorForcing,
 }
 
 

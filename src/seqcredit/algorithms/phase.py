@@ -67,6 +67,7 @@ class Progress(NamedTuple):
     update: int = 0  # those that are done
     updates: int = 1  # at the most
     explained: float = 1.0  # share of the returns' variance that the critic has explained of late
+    last: Mapping[str, float] = MappingProxyType({})  # means of what the last update watched, of the whole batch
 
     @property
     def share(self) -> float:
@@ -141,6 +142,7 @@ class Phase(Options, ABC):
     drops: ClassVar[tuple[str, ...] | None] = None  # networks with dropout; None: those that it trains
     guarded: ClassVar[bool] = False  # a fall of reward or entropy is a divergence
     learns_references: ClassVar[bool] = False  # or what is near them: there must be some
+    raw: ClassVar[bool] = False  # what it trains is searched by scores of the last word, without a softmax
     soft: ClassVar[bool] = False  # its critic looks ahead by the soft value, not by what the actor does
 
     name: str

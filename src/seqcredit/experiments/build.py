@@ -9,10 +9,9 @@ from torch import Tensor
 
 from seqcredit.data.batches import collate, from_sentences
 from seqcredit.data.prepared import Prepared
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
-from seqcredit.models.build import CRITICS
 from seqcredit.models.policy import Network
 from seqcredit.rewards import metrics
 from seqcredit.rewards.metrics import Metric
@@ -48,10 +47,9 @@ def build_actor(recipe: Recipe, prepared: Prepared) -> Network:
 
 def build_critic(recipe: Recipe, prepared: Prepared) -> Network:
     """The critic with its first weights. It reads the references that the pay-off counts, or what the actor reads."""
-    if recipe.critic.reads_source:
-        seed = recipe.seed + CRITICS
-        return recipe.critic.actor(_source_size(prepared), prepared.alphabet, seed, prepared.pictures)
-    return recipe.critic.critic(prepared.alphabet, recipe.seed, recipe.payoff.references)
+    alphabet, seed = prepared.alphabet, recipe.seed
+    made = recipe.critic.source_critic(_source_size(prepared), alphabet, seed, prepared.pictures)
+    return made or recipe.critic.critic(alphabet, seed, recipe.payoff.references)
 
 
 def _source_size(prepared: Prepared) -> int:
@@ -115,3 +113,19 @@ def load_critic(run: Run, prepared: Prepared, device: torch.device | str = "cpu"
     critic = build_critic(run.recipe, prepared)
     critic.load_state_dict(of_network(run.weights(phase), "critic"))
     return critic.to(device).eval()
+
+
+def load_guide(run: Run, prepared: Prepared, device: torch.device | str = "cpu") -> Network:
+    """A critic that can guide a search: it reads no reference, and says what a whole output will have earned."""
+    recipe, folder = run.recipe, run.folder
+    other = [side for side, checksum in run.about["vocabularies"].items() if prepared.checksums[side] != checksum]
+    require(not other, f"{folder} was trained with another {' and '.join(other)} vocabulary: it cannot guide here.")
+    has_one = any(key.startswith("critic.") for key in run.weights())
+    require(has_one, f"{folder} has no critic to guide by: train one as the recipe demo/guide does.")
+    reads = f"The critic of {folder} reads references, which a search has none of: set reads to 'source' in [critic]."
+    require(recipe.critic.reads_source, reads)
+    late = (
+        f"The critic of {folder} knows what is still to come, not the whole: set unfinished to 'nothing' in [payoff]."
+    )
+    require(recipe.payoff.unfinished == "nothing", late)
+    return load_critic(run, prepared, device)

@@ -41,8 +41,12 @@ class Architecture(Options, ABC):
 
     @property
     def reads_source(self) -> bool:
-        """Whether as a critic it reads what the actor reads, and not the references; then `actor` makes it."""
+        """Whether as a critic it reads what the actor reads, and nothing else."""
         return False
+
+    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
+        """A critic that is made as an actor is, because it reads what an actor reads; None for all others."""
+        return None
 
     @abstractmethod
     def said(self) -> str:
@@ -141,6 +145,10 @@ class LSTM(Architecture):
         """As a critic."""
         return self.reads == "source"
 
+    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
+        """A network like the actor, whose scores are Q."""
+        return self.actor(source, alphabet, seed + CRITICS, pictures) if self.reads_source else None
+
 
 @dataclass(frozen=True)
 class Transformer(Architecture):
@@ -188,6 +196,10 @@ class Transformer(Architecture):
     def reads_source(self) -> bool:
         """As a critic."""
         return self.reads == "source"
+
+    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
+        """A network like the actor, whose scores are Q."""
+        return self.actor(source, alphabet, seed + CRITICS, pictures) if self.reads_source else None
 
     def _network(
         self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False, source_eos: int = EOS
@@ -239,6 +251,11 @@ class HuggingFace(Architecture):
         """A critic with a body that knows something already."""
         generator = Generator().manual_seed(seed + CRITICS)
         return Judge(body, self.copy, self.reads, references, generator)
+
+    @property
+    def reads_source(self) -> bool:
+        """As a critic."""
+        return self.reads == "source"
 
     def said(self) -> str:
         """Which model it is."""

@@ -119,7 +119,8 @@ class Trainer:
         batches = self._batches(phase, status.epoch)[: lengths[status.epoch]]
         while status.batch < len(batches):
             started = time.monotonic()
-            self._update(batches, status.batch, Progress(status.updates, sum(lengths), status.explained))
+            progress = Progress(status.updates, sum(lengths), status.explained, status.last)
+            self._update(batches, status.batch, progress)
             status.batch += 1
             status.updates += 1
             self._slow_down(phase.annealing(status.updates, sum(lengths)), phase.trains[:1])
