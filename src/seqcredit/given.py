@@ -158,5 +158,6 @@ def without_references(phases: Sequence[Phase], longest: int) -> tuple[Phase, ..
         others = "take AC, ERAC, GRPO, MRT, REINFORCE or SCST"
         said = f"{phase.name} learns from references, and these data have none: {others}."
         require(not phase.learns_references, said)
-    instead = {"mle_weight": 0.0, "with_reference": False, "extra_length": longest, "longest_sample": longest}
+    no_references = {"mle_weight": 0.0, "with_reference": False, "off_policy": 0}
+    instead = {**no_references, "extra_length": longest, "longest_sample": longest}
     return tuple(changed(phase, instead) for phase in phases)

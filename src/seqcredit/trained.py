@@ -116,7 +116,8 @@ class Trained:
 
     def _outputs(self, texts: Sequence[str], beam: int | None, cut: Tokenizer | None = None) -> list[str]:
         """Outputs for texts."""
-        search = Search(beam or 1, self.run.recipe.longest_output + 1)
+        recipe = self.run.recipe
+        search = Search(beam or 1, recipe.longest_output + 1, raw=recipe.phase[-1].raw)
         used = self.prepared.read_as if self.prepared.tokenizer else cut or self.tokenizer
         words = [[str(word) for word in used(text)] for text in texts]
         found = translate_all(self.actor, self.prepared, words, search, next(self.actor.parameters()).device)

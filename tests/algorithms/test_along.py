@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from algorithms.tiny import EVERY_WAY
+from algorithms.tiny import EVERY_WAY, equipped, networks_of
 from seqcredit.algorithms import Models, Outcome, Phase, Progress
 from seqcredit.algorithms.along import (
     Along,
@@ -46,11 +46,11 @@ def networks(copy: int, dueling: bool) -> Models:
 
 
 def outcome(phase: Phase, copy: int, dueling: bool) -> tuple[Outcome, dict[str, list[torch.Tensor | None]]]:
-    models, noise = networks(copy, dueling), Noise(torch.Generator().manual_seed(5), 3)
+    models, noise = equipped(phase, networks(copy, dueling)), Noise(torch.Generator().manual_seed(5), 3)
     found = phase.loss(models, BATCH, REWARD, noise, Progress())
     for loss in found.losses.values():
         loss.backward()
-    return found, {name: [p.grad for p in model.parameters()] for name, model in models._asdict().items()}
+    return found, {name: [p.grad for p in model.parameters()] for name, model in networks_of(models).items()}
 
 
 @pytest.mark.parametrize("dueling", [False, True], ids=["", "dueling"])

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from algorithms.tiny import EVERY_WAY
+from algorithms.tiny import EVERY_WAY, equipped, networks_of
 from seqcredit.algorithms import (
     ActorCritic,
     Mle,
@@ -85,7 +85,7 @@ def network(kind: Callable[..., Network], mine: Relabelling, **options: Any) -> 
     return other
 
 
-def in_ids(model: Network, name: str) -> bool:
+def in_ids(model: nn.Module, name: str) -> bool:
     """Whether a weight has a row for each id of the alphabet; an actor's source has ids of its own."""
     own = ("embedding.weight", "readout.weight", "readout.bias")
     return name in own or (name == "source_embedding.weight" and isinstance(model, Critic))
@@ -105,13 +105,13 @@ def networks(mine: Relabelling, copy: int) -> Models:
 
 def outcome(phase: Phase, mine: Relabelling, copy: int, reward: Reward) -> tuple[Outcome, dict[str, Tensor]]:
     """What a phase says, and gradients with their rows in the order of the first alphabet."""
-    models = networks(mine, copy)
+    models = equipped(phase, networks(mine, copy))
     batch = Batch(BATCH.source, mine.tokens(BATCH.references))
     found = phase.loss(models, batch, reward, Noise(torch.Generator().manual_seed(5), SENTENCES), Progress())
     gradients = {}
     for name, loss in found.losses.items():
         loss.backward()
-        model = getattr(models, name)
+        model = networks_of(models)[name]
         for key, weight in model.named_parameters():
             assert weight.grad is not None, key
             gradients[f"{name}.{key}"] = weight.grad[mine.ids] if in_ids(model, key) else weight.grad

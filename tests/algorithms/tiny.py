@@ -3,7 +3,9 @@
 import torch
 
 from seqcredit.algorithms import (
+    A2c,
     ActorCritic,
+    Bso,
     Critic,
     ExactVaml,
     Grpo,
@@ -13,10 +15,13 @@ from seqcredit.algorithms import (
     Mrt,
     Ocd,
     Outcome,
+    Pcl,
     Phase,
+    ProfessorForcing,
     Progress,
     Raml,
     Reinforce,
+    Sac,
     ScheduledSampling,
     Scst,
     SoftQ,
@@ -97,6 +102,13 @@ EVERY_WAY: dict[str, Phase] = {  # that a loss is formed
     "MRT without references": Mrt("m", 1.0, samples=3, sharpness=0.5, with_reference=False, mle_weight=0.2),
     "scheduled sampling": ScheduledSampling("s", 1.0, pace=1.0, words="greedy"),  # every other word at first
     "OCD": Ocd("o", 1.0, tau=0.3, mle_weight=0.2, extra_length=1),
+    "A2C": A2c("a2c", 1.0, entropy=0.3, trace=0.7, samples=2, mle_weight=0.2, extra_length=1),
+    "A2C, 2 steps": A2c("a2c", 1.0, entropy=0.0, steps=2, extra_length=0),
+    "SAC": Sac("sac", 1.0, tau=0.3, **JOINT),
+    "PCL": Pcl("pcl", 1.0, tau=0.3, steps=2, samples=2, mle_weight=0.2, extra_length=1, off_policy=3),
+    "PCL, own samples": Pcl("pcl", 1.0, tau=0.3, off_policy=0, extra_length=0),
+    "professor forcing": ProfessorForcing("pf", 1.0, samples=2, hidden=6, extra_length=1),
+    "BSO": Bso("bso", 1.0, width=3, cost="reward"),
     "ERAC, normalised": ActorCritic("erac", 1.0, tau=0.3, entropy_form="normalised", mle_weight=0.0),
 }
 
@@ -123,15 +135,26 @@ def noise(seed: int = 3, first: int = 0, rows: int = 4) -> Noise:
     return Noise(torch.Generator().manual_seed(seed), 4, first, rows)
 
 
+def equipped(phase: Phase, nets: Models) -> Models:
+    """The networks that a phase brings beside the others."""
+    own = phase.brings(nets.actor, 3)
+    return nets._replace(own={name: net.to(next(nets.actor.parameters()).dtype) for name, net in own.items()})
+
+
+def networks_of(nets: Models) -> dict[str, torch.nn.Module]:
+    """All of them by name."""
+    return {**dict(zip(Models._fields, nets[:-1], strict=False)), **nets.own}
+
+
 def run(
     phase: Phase, nets: Models | None = None, batch: Batch = BATCH, reward: Reward = REWARD, **rows: int
 ) -> Outcome:
-    return phase.loss(nets or models(), batch, reward, noise(**rows), Progress())
+    return phase.loss(equipped(phase, nets or models()), batch, reward, noise(**rows), Progress())
 
 
 def gradients(nets: Models) -> dict[str, bool]:
     """Which networks have got some."""
-    return {name: any(p.grad is not None for p in model.parameters()) for name, model in nets._asdict().items()}
+    return {name: any(p.grad is not None for p in model.parameters()) for name, model in networks_of(nets).items()}
 
 
 def drawn(nets: Models, bound: int) -> torch.Tensor:

@@ -100,6 +100,10 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ("RUN --split dev", "has no split 'dev'"),
         ("RUN --beam 0", f"--beam: '0' {WIDTH}"),
         ("RUN --device nan", "--device nan: torch finds no such device here"),
+        ("RUN --guide NOWHERE", "NOWHERE is not a run folder"),
+        ("RUN --guide RUN", "has no critic to guide by: train one as the recipe demo/guide does"),
+        ("RUN --guide-weight 1", "--guide-weight is for a guide: give --guide RUN too."),
+        ("RUN --guide RUN --guide-weight x", "--guide-weight: 'x' is not a number from -10 to 10"),
     ],
     "compare": [
         ("NOWHERE RUN", "NOWHERE is not a run folder"),

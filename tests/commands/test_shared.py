@@ -86,7 +86,7 @@ def test_a_run_comes_with_its_data(shown: Any, tmp_path: Path) -> None:
 
 
 def test_the_search_is_the_recipes_but_for_the_options(shown: Any) -> None:
-    given = options(beam=None, length_penalty=0.5, replace_unknown=True)
+    given = options(beam=None, length_penalty=0.5, replace_unknown=True, phase=None)
     found = shared.search_of(shown.mle, given)
     assert (found.width, found.bound, found.length_penalty, found.replace_unknown) == (2, 13, 0.5, True)
     assert shared.search_of(shown.mle, given, 7).width == 7

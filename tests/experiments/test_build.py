@@ -21,6 +21,7 @@ from seqcredit.experiments.build import (
     build_reward,
     load_actor,
     load_critic,
+    load_guide,
     task_of,
 )
 from seqcredit.experiments.recipe import Recipe
@@ -156,3 +157,36 @@ def test_networks_of_a_finished_phase(prepared: Prepared, tmp_path: Path) -> Non
         assert not last.training
         assert all((weight == 2).all() for weight in last.parameters())
         assert all((weight == 1).all() for weight in first.parameters())
+
+
+def test_a_critic_that_reads_the_source_is_like_an_actor(prepared: Prepared, pictures: Prepared) -> None:
+    reading = dataclasses.replace(RECIPE, critic=LSTM(8, 6, reads="source"))
+    critic, actor = build_critic(reading, prepared), build_actor(reading, prepared)
+    assert critic.reads == "source"
+    assert critic.source_embedding.weight.shape == actor.source_embedding.weight.shape
+    assert not torch.equal(critic.readout.weight, actor.readout.weight)
+    looking = dataclasses.replace(RECIPE, critic=LSTM(8, 6, attention="none", reads="source"))
+    assert isinstance(build_critic(looking, pictures), Captioner)
+
+
+def test_who_can_guide_a_search(prepared: Prepared, tmp_path: Path) -> None:
+    reads, late = LSTM(8, 6, reads="source"), Payoff(unfinished="nothing")
+    cases = {
+        "good": (reads, late, "critic", None),
+        "blind": (LSTM(8, 6), late, "critic", "reads references, which a search has none of: set reads to 'source'"),
+        "soon": (reads, Payoff(), "critic", "knows what is still to come, not the whole: set unfinished to 'nothing'"),
+        "alone": (reads, late, "actor", "has no critic to guide by: train one as the recipe demo/guide does"),
+    }
+    for name, (critic, payoff, held, problem) in cases.items():
+        recipe = dataclasses.replace(RECIPE, critic=critic, payoff=payoff)
+        run = Run.create(tmp_path / name, "", recipe, prepared.folder, prepared.checksums)
+        made = build_critic(recipe, prepared)
+        run.save_weights("mle", {f"{held}.{key}": weight + 1 for key, weight in made.state_dict().items()})
+        if problem is None:
+            assert torch.equal(load_guide(run, prepared).readout.weight, made.readout.weight + 1)
+        else:
+            with pytest.raises(UserError, match=problem):
+                load_guide(run, prepared)
+    run.about["vocabularies"] = {"target": "another"}
+    with pytest.raises(UserError, match="was trained with another target vocabulary: it cannot guide here"):
+        load_guide(run, prepared)

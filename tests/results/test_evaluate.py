@@ -16,7 +16,11 @@ from seqcredit.data.batches import collate
 from seqcredit.data.prepared import Prepared
 from seqcredit.data.storage import checksum
 from seqcredit.errors import UserError
+from seqcredit.experiments.build import build_actor
+from seqcredit.results import evaluate
 from seqcredit.results.evaluate import (
+    GUIDE_WEIGHTS,
+    best_guided,
     evaluation_name,
     final_search,
     keep,
@@ -286,3 +290,22 @@ def test_peak_memory_is_that_of_this_process_alone() -> None:
     code = "from seqcredit.results.evaluate import peak_memory; print(peak_memory())"
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert float(child.stdout) < len(large) / 2**20
+
+
+@pytest.mark.parametrize(("metric", "chosen"), [(BLEU, 2.0), (EDIT, 0.5)])
+def test_validation_chooses_the_weight_of_a_guide(metric, chosen: float, shown: Shown, monkeypatch) -> None:
+    """Where the outputs are known: those of one weight are the references, and none is ever as good."""
+    split, tried = shown.prepared.split("valid"), []
+    right = [group[0] for group in split.reference_texts()]
+
+    def decode(_actor, _prepared, on, search, _device) -> list[list[str]]:
+        assert on.name == split.name
+        tried.append(search.guide_weight)
+        return right if search.guide_weight == chosen else [["nothing"]] * len(right)
+
+    monkeypatch.setattr(evaluate, "decode", decode)
+    search = final_search(shown.mle.recipe)._replace(guide=build_actor(shown.mle.recipe, shown.prepared))
+    found = best_guided(search.guide, shown.prepared, search, metric, "cpu")
+    assert (found.guide_weight, found.width, tuple(tried)) == (chosen, search.width, GUIDE_WEIGHTS)
+    named = evaluation_name(shown.mle, "test", found, None, shown.mle.recipe.metric)
+    assert named.endswith(f"-guided{chosen:g}")

@@ -26,7 +26,7 @@ from search.small import (
 from seqcredit.errors import UserError
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import Memory
-from seqcredit.search import Hypotheses, beam, greedy, replace_unknown
+from seqcredit.search import Guide, Hypotheses, beam, greedy, replace_unknown
 from seqcredit.types import EOS, UNK, lengths, pad
 
 MODULE = importlib.import_module("seqcredit.search.beam")
@@ -287,3 +287,42 @@ def test_a_model_with_a_cache_equals_one_without(monkeypatch, crowd, width) -> N
         assert found.attended.eq(0).all()
         seen |= set(lengths(found.tokens).flatten().tolist())
     assert len(seen) > 2
+
+
+def slow_raw(net: Seq2Seq, memory: Memory, bound: int, width: int) -> tuple[float, list[int]] | None:
+    """Ranked by the score of the last word, by lists: the best that ended, once all on the beam have."""
+    alive: list[list[int]] = [[]]
+    ended: list[tuple[float, list[int]]] = []
+    for t in range(bound):
+        found = []
+        for words in alive:
+            scores = net.score(memory, pad([words], t + 1)).table()[0, t]
+            found += [(float(scores[w].detach()), [*words, w]) for w in range(ACTIONS) if t < bound - 1 or w == EOS]
+        found.sort(key=lambda pair: -pair[0])
+        ended += [(score, words) for score, words in found[:width] if words[-1] == EOS]
+        if all(words[-1] == EOS for _, words in found[:width]):
+            break
+        alive = [words for _, words in found if words[-1] != EOS][:width]
+    return max(ended)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_by_scores_of_the_last_word(width: int) -> None:
+    moved = 0
+    for seed in range(5):
+        net = model(seed, eos=1.0)
+        memory = net.encode(SOURCE)
+        found, plain = beam(net, memory, 5, width, raw=True), beam(net, memory, 5, width)
+        moved += not torch.equal(number(found.tokens[:, 0]), number(plain.tokens[:, 0]))
+        for b in range(len(SOURCE)):
+            score, words = slow_raw(net, one(memory, b), 5, width)
+            assert found.tokens[b, 0, : len(words)].tolist() == words
+            assert float(found.scores[b, 0]) == pytest.approx(score)
+    assert moved or width == 1
+
+
+def test_scores_of_the_last_word_have_no_guide() -> None:
+    net = model()
+    memory = net.encode(SOURCE)
+    with pytest.raises(UserError, match="no log-probabilities, which a guide could add to: leave the guide out"):
+        beam(net, memory, 3, raw=True, guide=Guide(net, memory, 0.1))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from seqcredit.data.prepared import Prepared
 from seqcredit.experiments.build import build_actor, build_critic
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.models.build import LSTM
-from seqcredit.search import beam
+from seqcredit.search import Guide, beam
 from seqcredit.training.decoding import Search, decode, n_best, translate
 
 RECIPE = Recipe("r", (Mle("mle", 0.1),), actor=LSTM(8, 8), critic=LSTM(8, 8))
@@ -46,6 +48,32 @@ def test_a_critic_reads_the_references(prepared: Prepared) -> None:
     for i in (0, 7, 29):
         references = torch.tensor([[[*stored.references(split, i)[0], 0]]])
         assert translate(critic, prepared, references, search) == [words[i]]
+
+
+def test_a_guide_reads_the_source_and_changes_nothing_without_weight(actor, prepared: Prepared) -> None:
+    split, plain = prepared.split("valid"), Search(3, 12)
+    guide = build_critic(replace(RECIPE, critic=LSTM(8, 8, reads="source")), prepared).eval()
+    for weight in guide.parameters():
+        weight.data *= 6
+    expected = decode(actor, prepared, split, plain)
+    assert decode(actor, prepared, split, plain._replace(guide=guide)) == expected
+    asked = plain._replace(guide=guide, guide_weight=3.0)
+    found = decode(actor, prepared, split, asked)
+    assert found != expected
+    actor.eval()
+    sources = torch.tensor([[*stored.source(split, 4), 0]])
+    by_hand = beam(actor, actor.encode(sources), 12, 3, guide=Guide(guide, guide.encode(sources), 3.0))
+    assert found[4] == prepared.words(by_hand.tokens[0, 0].tolist())
+    assert decode(actor, prepared, split, Search(1, 12, guide=guide, guide_weight=3.0)) != decode(
+        actor, prepared, split, Search(1, 12)
+    )
+    sentence = " ".join(prepared.source_vocabulary.decode(stored.source(split, 4)))
+    assert n_best(actor, prepared, sentence, asked, 1)[0][0] == found[4]
+    assert (asked.said()["guide_weight"], "guide" in asked.said(), "guide_weight" in plain.said()) == (
+        3.0,
+        False,
+        False,
+    )
 
 
 def test_n_best_of_a_typed_sentence(actor, prepared: Prepared) -> None:

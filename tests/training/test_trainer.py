@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 import starter
-from seqcredit.algorithms import Criterion, Critic, Progress
+from seqcredit.algorithms import Criterion, Critic
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_actor, task_of
@@ -196,7 +196,9 @@ def test_annealing_is_a_straight_line_below_what_decay_leaves(
     assert rates == pytest.approx([3 / 4, 1 / 4, 1 / 8, 0])
     line = [0.5 * (1 - n / 32) for n in range(32)]
     assert used == pytest.approx(line[:16] + [rate / 2 for rate in line[16:]])
-    assert told == [Progress(n, 32) for n in range(32)]  # for schedules of a phase's own
+    assert [progress[:3] for progress in told] == [(n, 32, 1.0) for n in range(32)]  # for schedules of a phase's own
+    assert not told[0].last
+    assert all(progress.last.keys() >= {"nll", "actor_gradient"} for progress in told[1:])
 
 
 def test_updates_end_a_phase_within_an_epoch_and_annealing_with_it(
@@ -511,3 +513,46 @@ def test_two_processes_are_one(finished: Run, data: Path, tmp_path: Path) -> Non
     mine, whole = final(Run.open(out)), final(finished)
     for key, tensor in whole.items():
         torch.testing.assert_close(mine[key], tensor, atol=1e-5, rtol=1e-4)
+
+
+BRINGING = {
+    "sac": "samples = 1\ntau = 0.1\n",
+    "pcl": "tau = 0.1\n",
+    "professor_forcing": "enough = 0.0\nhidden = 8\n",
+}
+
+
+@pytest.mark.parametrize("objective", BRINGING)
+def test_what_a_phase_brings_is_resumed_bit_for_bit(
+    objective: str, data: Path, prepared: Prepared, tmp_path: Path
+) -> None:
+    """Networks of its own, their optimizers, and what the last update watched."""
+    options = f'[[phase]]\nobjective = "{objective}"\noptimizer = "adam"\nlearning_rate = 0.01\nepochs = 1\n'
+    text = RECIPE.split("[[phase]]")[0] + options + "batch_size = 60\n" + BRINGING[objective]
+
+    def networks(made: Trainer) -> dict[str, torch.Tensor]:
+        return {f"{n}.{k}": w for n, network in made.learner.networks.items() for k, w in network.state_dict().items()}
+
+    whole = trainer(make(tmp_path / "whole", data, text=text), prepared, log_every=1)
+    start = {key: weight.clone() for key, weight in whole.task.networks["actor"].state_dict().items()}
+    whole.train()
+    assert any(not torch.equal(weight, networks(whole)[f"actor.{key}"]) for key, weight in start.items())
+    run = make(tmp_path / "stopped", data, text=text)
+    stopped = trainer(run, prepared, log_every=1)
+    update = stopped._update
+
+    def once(*given: Any) -> None:
+        update(*given)
+        stopped.stop = stopped.status.updates == 1
+
+    stopped._update = once
+    with pytest.raises(StoppedError):
+        stopped.train()
+    resumed = trainer(run, prepared, log_every=1)
+    resumed.train()
+    own = set(whole.learner.networks) - {"actor", "critic", "target"}
+    assert len(own) == 1
+    assert same(networks(resumed), networks(whole))
+    assert without_times(run) == without_times(Run.open(tmp_path / "whole"))
+    fresh = whole.phase.brings(whole.task.networks["actor"], 1)[own.pop()].state_dict()
+    assert not same(dict(fresh), dict(whole.learner.networks[whole.phase.trains[-1]].state_dict()))

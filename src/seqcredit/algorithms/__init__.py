@@ -4,14 +4,19 @@ import sys
 from inspect import isabstract
 from pathlib import Path
 
+from seqcredit.algorithms.a2c import A2c
+from seqcredit.algorithms.bso import Bso
 from seqcredit.algorithms.erac import ActorCritic, Critic
 from seqcredit.algorithms.grpo import Grpo
 from seqcredit.algorithms.mixer import Mixer
 from seqcredit.algorithms.mle import Mle
 from seqcredit.algorithms.mrt import Mrt
 from seqcredit.algorithms.ocd import Ocd
+from seqcredit.algorithms.pcl import Pcl
 from seqcredit.algorithms.phase import Criterion, Models, Outcome, Phase, Progress
+from seqcredit.algorithms.professor_forcing import ProfessorForcing
 from seqcredit.algorithms.reinforce import Reinforce, Scst
+from seqcredit.algorithms.sac import Sac
 from seqcredit.algorithms.scheduled_sampling import ScheduledSampling
 from seqcredit.algorithms.soft_q import SoftQ
 from seqcredit.algorithms.vaml import ExactVaml, Raml, Vaml
@@ -20,7 +25,9 @@ from seqcredit.named import find, is_named
 
 __all__ = [
     "ALGORITHMS",
+    "A2c",
     "ActorCritic",
+    "Bso",
     "Criterion",
     "Critic",
     "ExactVaml",
@@ -31,10 +38,13 @@ __all__ = [
     "Mrt",
     "Ocd",
     "Outcome",
+    "Pcl",
     "Phase",
+    "ProfessorForcing",
     "Progress",
     "Raml",
     "Reinforce",
+    "Sac",
     "ScheduledSampling",
     "Scst",
     "SoftQ",
@@ -59,6 +69,11 @@ ALGORITHMS: dict[str, type[Phase]] = {
     "grpo": Grpo,
     "scheduled_sampling": ScheduledSampling,
     "ocd": Ocd,
+    "a2c": A2c,
+    "sac": Sac,
+    "pcl": Pcl,
+    "bso": Bso,
+    "professor_forcing": ProfessorForcing,
 }
 
 

@@ -26,6 +26,7 @@ from seqcredit.credit.values import (
     trace_targets,
 )
 from seqcredit.models.policy import Network, Scores
+from seqcredit.models.twin import Lower
 from seqcredit.types import Alphabet, token_mask
 
 
@@ -47,6 +48,13 @@ class Along:
     def fused(self) -> bool:
         """Whether the fast path can be taken."""
         return self.fast and self.scores.linear() is not None
+
+    @property
+    def halves(self) -> list["Along"]:
+        """Each of two critics side by side, for a loss that teaches both; of one, itself."""
+        if not isinstance(self.scores, Lower):
+            return [self]
+        return [Along(scores, self.alphabet, self.fast, self.packing) for scores in self.scores]
 
     @cached_property
     def table(self) -> Float[Tensor, "*B T V"]:

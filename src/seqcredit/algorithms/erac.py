@@ -100,14 +100,19 @@ class Judging(Phase):
         share = 1.0 if self.td_form == "squared" else 0.5
         smoothing = Smoothing(self.smoothing, self.smoothing_form)
         with part("critic"):
-            loss, found = temporal_difference(q, tokens, judged.targets, share, smoothing, rollout.forced)
+            given = tokens, judged.targets, share, smoothing, rollout.forced
+            parts = [temporal_difference(one, *given) for one in q.halves]
+            loss, found = (
+                torch.stack([each for each, _ in parts]).sum(),
+                torch.stack([each for _, each in parts]).amin(0),
+            )
         real = token_mask(tokens, eos)
         td, surprise = ((found - wanted).masked_fill(~real, 0).square().sum() for wanted in (judged.targets, returns))
         watched = {"td": (td, real.sum()), "return_error": (surprise, real.sum()), **spread(returns, real)}
         watched |= watch(rollout, q.alphabet)
         if rollout.ends is not None:
             with part("critic"):
-                error = terminal_error(q, tokens, rollout.ends)
+                error = torch.stack([terminal_error(one, tokens, rollout.ends) for one in q.halves]).sum()
             watched["eos_error"] = (error.detach(), real.sum())
             loss = loss + self.exact_eos * error
         return loss / noise.total / self.samples, watched

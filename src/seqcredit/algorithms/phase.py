@@ -10,10 +10,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqcredit.draws import Noise
 from seqcredit.errors import require
@@ -23,6 +24,7 @@ from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Alphabet, Batch, Reward
 
 Sums = dict[str, tuple[Tensor, Tensor]]  # what is worth watching: sums over tokens or sentences, and their counts
+Own = TypeVar("Own", bound=nn.Module)
 
 
 class Models(NamedTuple):
@@ -32,6 +34,7 @@ class Models(NamedTuple):
     critic: Network | None = None
     target: Network | None = None  # follows the critic slowly
     start: Network | None = None  # the actor as it was when the phase began
+    own: Mapping[str, nn.Module] = MappingProxyType({})  # what the phase brought, by name
 
     @property
     def judge(self) -> Network:
@@ -51,6 +54,12 @@ class Models(NamedTuple):
         assert self.start is not None
         return self.start
 
+    def brought(self, name: str, kind: type[Own]) -> Own:
+        """A network that the phase brought."""
+        found = self.own[name]
+        assert isinstance(found, kind)
+        return found
+
 
 class Progress(NamedTuple):
     """How far a phase has come, for schedules."""
@@ -59,6 +68,7 @@ class Progress(NamedTuple):
     updates: int = 1  # at the most
     explained: float = 1.0  # share of the returns' variance that the critic has explained of late
     earned: float = 0.0  # the mean of what samples have `earned` of late, 0 before there were any
+    last: Mapping[str, float] = MappingProxyType({})  # means of what the last update watched, of the whole batch
 
     @property
     def share(self) -> float:
@@ -133,6 +143,7 @@ class Phase(Options, ABC):
     drops: ClassVar[tuple[str, ...] | None] = None  # networks with dropout; None: those that it trains
     guarded: ClassVar[bool] = False  # a fall of reward or entropy is a divergence
     learns_references: ClassVar[bool] = False  # or what is near them: there must be some
+    raw: ClassVar[bool] = False  # what it trains is searched by scores of the last word, without a softmax
     soft: ClassVar[bool] = False  # its critic looks ahead by the soft value, not by what the actor does
 
     name: str
@@ -207,6 +218,13 @@ class Phase(Options, ABC):
     def follows(self, progress: Progress) -> float | None:
         """The speed of the target network, None if there is none."""
         return None
+
+    def brings(self, actor: Network, seed: int) -> dict[str, nn.Module]:
+        """Networks of its own by the names in `trains`, with their first weights, a function of the seed.
+
+        They are checkpointed as all are, and last as long as the phase.
+        """
+        return {}
 
     @property
     def remembers_start(self) -> bool:

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     if backbone.width != width:
         raise UserError(f"{found.folder} was trained on {width} features, and {backbone.name} gives {backbone.width}.")
     actor = load_actor(found, prepared, device, options.phase)
-    search = shared.search_of(found, options, options.n_best)
+    search = shared.weighed(shared.guided(shared.search_of(found, options, options.n_best), options, prepared), options)
     for path in options.pictures:
         try:
             picture = backbone([path]).to(device)

@@ -35,6 +35,9 @@ def run(options: argparse.Namespace) -> int:
         raise UserError(f"{found.folder} describes pictures: evaluate it on a split of its data.")
     split = None if options.raw else prepared.split(options.split)
     actor = load_actor(found, prepared, device, options.phase)
+    search = shared.guided(search, options, prepared)
+    if search.guide is not None and options.guide_weight is None:
+        search = evaluate.best_guided(actor, prepared, search, metric, device)
     if split is None:
         figures = evaluate.measured_raw(actor, prepared, options.raw, search, metric, device)
     else:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 
 if TYPE_CHECKING:
     import torch
@@ -140,6 +140,9 @@ def search_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--length-penalty", type=penalty, metavar="X", help=about)
     parser.add_argument("--replace-unknown", action="store_true", help="unknown words become the attended source word")
     parser.add_argument("--phase", help="weights of this phase (default: the last one)")
+    about = "a run whose critic reads the source: it adds to the score of every continuation what it expects of it"
+    parser.add_argument("--guide", type=Path, metavar="RUN", help=about)
+    parser.add_argument("--guide-weight", type=penalty, metavar="X", help="how much that counts")
     device_option(parser)
 
 
@@ -182,7 +185,28 @@ def search_of(run: "Run", options: argparse.Namespace, least: int = 1) -> "Searc
 
     recipe, asked = run.recipe, options.length_penalty
     width, power = max(options.beam or recipe.beam, least), recipe.length_penalty if asked is None else asked
-    return Search(width, recipe.longest_output + 1, power, options.replace_unknown)
+    phases = {phase.name: phase for phase in recipe.phase}
+    raw = phases.get(options.phase or "", recipe.phase[-1]).raw
+    return Search(width, recipe.longest_output + 1, power, options.replace_unknown, raw=raw)
+
+
+def guided(search: "Search", options: argparse.Namespace, prepared: "Prepared") -> "Search":
+    """A search with the guide that the options name, if they name one."""
+    from seqcredit.experiments.build import load_guide
+    from seqcredit.experiments.runs import Run
+
+    if options.guide is None:
+        require(options.guide_weight is None, "--guide-weight is for a guide: give --guide RUN too.")
+        return search
+    guide = load_guide(Run.open(options.guide), prepared, options.device)
+    return search._replace(guide=guide, guide_weight=options.guide_weight or 0.0)
+
+
+def weighed(search: "Search", options: argparse.Namespace) -> "Search":
+    """A search whose guide has a weight, if it has one at all."""
+    missing = search.guide is not None and options.guide_weight is None
+    require(not missing, "--guide needs --guide-weight X here; `seqcredit evaluate --guide RUN` finds a good one.")
+    return search
 
 
 def open_run(folder: Path) -> "tuple[Run, Prepared]":

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     device = shared.use_device(options)
     found, prepared = shared.open_run(options.run_folder)
     actor = load_actor(found, prepared, device, options.phase)
-    search = shared.search_of(found, options, options.n_best)
+    search = shared.weighed(shared.guided(shared.search_of(found, options, options.n_best), options, prepared), options)
     require(not prepared.pictures, f"{found.folder} describes pictures: use `seqcredit caption`.")
     for number, line in enumerate(sys.stdin if str(options.file) == "-" else lines(options.file), 1):
         for words, logp in n_best(actor, prepared, line.rstrip("\r\n"), search, options.n_best, device):

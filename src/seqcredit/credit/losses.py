@@ -74,6 +74,25 @@ def soft_q(
     return residual.square()
 
 
+def path_consistency(
+    taken: Float[Tensor, "*B T"],
+    values: Float[Tensor, "*B T"],
+    tokens: Int[Tensor, "*B T"],
+    rewards: Float[Tensor, "*B T"],
+    tau: float,
+    steps: int = 0,
+    eos: int = EOS,
+) -> Float[Tensor, "*B T"]:
+    """(V(s) + tau log pi of d tokens - their rewards - V(the state that they lead to))^2, with its whole gradient.
+
+    Nachum et al. (2017), eq. (14) without a discount. `taken` is log pi of each token, 0 where eos was forced; d is
+    `steps`, or what is left of the sequence; 0 is always to its end.
+    """
+    targets = one_step_targets(rewards, values, tokens, eos)
+    residual = (values + tau * taken - targets).masked_fill(~token_mask(tokens, eos), 0)
+    return (residual + sums_ahead(residual, (steps or tokens.shape[-1]) - 1)).square()
+
+
 def terminal(
     q: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"], gains: Float[Tensor, "*B T"], eos: int = EOS
 ) -> Float[Tensor, "*B T"]:

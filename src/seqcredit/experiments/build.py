@@ -9,7 +9,7 @@ from torch import Tensor
 
 from seqcredit.data.batches import collate, from_sentences
 from seqcredit.data.prepared import Prepared
-from seqcredit.errors import UserError
+from seqcredit.errors import UserError, require
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.models.policy import Network
@@ -42,13 +42,19 @@ def task_of(
 
 def build_actor(recipe: Recipe, prepared: Prepared) -> Network:
     """The actor with its first weights, a function of the seed: it reads sentences, or looks at pictures."""
-    source = prepared.manifest.picture_width if prepared.pictures else len(prepared.source_vocabulary)
-    return recipe.actor.actor(source, prepared.alphabet, recipe.seed, prepared.pictures)
+    return recipe.actor.actor(_source_size(prepared), prepared.alphabet, recipe.seed, prepared.pictures)
 
 
 def build_critic(recipe: Recipe, prepared: Prepared) -> Network:
-    """The critic with its first weights. It reads the references that the pay-off counts."""
-    return recipe.critic.critic(prepared.alphabet, recipe.seed, recipe.payoff.references)
+    """The critic with its first weights. It reads the references that the pay-off counts, or what the actor reads."""
+    alphabet, seed = prepared.alphabet, recipe.seed
+    made = recipe.critic.source_critic(_source_size(prepared), alphabet, seed, prepared.pictures)
+    return made or recipe.critic.critic(alphabet, seed, recipe.payoff.references)
+
+
+def _source_size(prepared: Prepared) -> int:
+    """Words that a source may have, or features of a picture."""
+    return prepared.manifest.picture_width if prepared.pictures else len(prepared.source_vocabulary)
 
 
 def build_reward(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> Reward:
@@ -107,3 +113,19 @@ def load_critic(run: Run, prepared: Prepared, device: torch.device | str = "cpu"
     critic = build_critic(run.recipe, prepared)
     put(critic, run.weights(phase), "critic", run.folder)
     return critic.to(device).eval()
+
+
+def load_guide(run: Run, prepared: Prepared, device: torch.device | str = "cpu") -> Network:
+    """A critic that can guide a search: it reads no reference, and says what a whole output will have earned."""
+    recipe, folder = run.recipe, run.folder
+    other = [side for side, checksum in run.about["vocabularies"].items() if prepared.checksums[side] != checksum]
+    require(not other, f"{folder} was trained with another {' and '.join(other)} vocabulary: it cannot guide here.")
+    has_one = any(key.startswith("critic.") for key in run.weights())
+    require(has_one, f"{folder} has no critic to guide by: train one as the recipe demo/guide does.")
+    reads = f"The critic of {folder} reads references, which a search has none of: set reads to 'source' in [critic]."
+    require(recipe.critic.reads_source, reads)
+    late = (
+        f"The critic of {folder} knows what is still to come, not the whole: set unfinished to 'nothing' in [payoff]."
+    )
+    require(recipe.payoff.unfinished == "nothing", late)
+    return load_critic(run, prepared, device)

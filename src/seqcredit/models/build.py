@@ -16,6 +16,7 @@ from seqcredit.models.judge import Judge
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.policy import AnyBody, Network
 from seqcredit.models.transformer import TransformerNetwork
+from seqcredit.models.twin import Twin
 from seqcredit.options import BELOW_1, EVEN, FROM_0, FROM_1, Options, option
 from seqcredit.types import EOS, Alphabet
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 NOTHING = -2  # closes no row of references: all of them are read, one after another
 CRITICS = 1_000_003  # added to the seed for a critic's first weights
+TWINS = 2_000_003  # and for those of a second one beside it
 
 
 class Architecture(Options, ABC):
@@ -36,6 +38,15 @@ class Architecture(Options, ABC):
     @abstractmethod
     def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Network:
         """A critic with its first weights. It reads the references that the pay-off counts."""
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether as a critic it reads what the actor reads, and nothing else."""
+        return False
+
+    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
+        """A critic that is made as an actor is, because it reads what an actor reads; None for all others."""
+        return None
 
     @abstractmethod
     def said(self) -> str:
@@ -75,7 +86,13 @@ class LSTM(Architecture):
     dropout: float = option(0.3, BELOW_1)
     copy: int = option(0, FROM_0)  # critics: width of a word's code, by which attention adds to Q; try 64
     dueling: bool = False  # critics: a readout in common for all words beside their own, both of 0 at first
+    twin: bool = False  # critics: two of them, of which the lower Q counts
+    reads: Literal["references", "source"] = "references"  # critics; one that reads the source can guide a search
     kind = "lstm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_source(self, bool(self.copy or self.dueling))
 
     def actor(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Seq2Seq | Captioner:
         """The paper's translator, or its captioner."""
@@ -92,13 +109,17 @@ class LSTM(Architecture):
         shape = (self.embedding, self.hidden, self.layers)
         return Seq2Seq(source, alphabet, *shape, self.attention, self.input_feeding, self.dropout, generator)
 
-    def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Critic:
-        """The paper's critic."""
+    def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Critic | Twin:
+        """The paper's critic, or two of them."""
         if self.attention == "none":
             raise UserError("The critic reads the reference: set attention to 'dot' or 'mlp' in [critic].")
         shape = (self.embedding, self.hidden, self.layers, self.attention, self.input_feeding, self.dropout)
-        generator = Generator().manual_seed(seed + CRITICS)
-        return Critic(alphabet, *shape, generator, self.copy, references, self.dueling)
+
+        def one(more: int) -> Critic:
+            generator = Generator().manual_seed(seed + more)
+            return Critic(alphabet, *shape, generator, self.copy, references, self.dueling)
+
+        return Twin(one(CRITICS), one(TWINS)) if self.twin else one(CRITICS)
 
     def said(self) -> str:
         """Its sizes."""
@@ -114,7 +135,19 @@ class LSTM(Architecture):
         """What only a critic has."""
         if self.copy:
             return f"copy is {self.copy}, but only a critic reads the reference; leave it to [critic]."
-        return "dueling is true, but only a critic gives values; leave it to [critic]." if self.dueling else None
+        if self.reads == "source":
+            return "reads is 'source', as an actor always does; leave it to [critic]."
+        values = [key for key in ("dueling", "twin") if getattr(self, key)]
+        return f"{values[0]} is true, but only a critic gives values; leave it to [critic]." if values else None
+
+    @property
+    def reads_source(self) -> bool:
+        """As a critic."""
+        return self.reads == "source"
+
+    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
+        """A network like the actor, whose scores are Q."""
+        return self.actor(source, alphabet, seed + CRITICS, pictures) if self.reads_source else None
 
 
 @dataclass(frozen=True)
@@ -133,6 +166,8 @@ class Transformer(Architecture):
     heads: int = option(4, FROM_1)
     dropout: float = option(0.1, BELOW_1)
     copy: int = option(64, FROM_0)  # critics: width of a word's code, by which Q speaks of the reference's words
+    twin: bool = False  # critics: two of them, of which the lower Q counts
+    reads: Literal["references", "source"] = "references"  # critics; one that reads the source can guide a search
     kind = "transformer"
 
     def __post_init__(self) -> None:
@@ -141,16 +176,30 @@ class Transformer(Architecture):
             raise UserError(
                 f"Transformer: width is {self.width}, but it must be an even multiple of heads, which is {self.heads}."
             )
+        _check_source(self, False)
 
     def actor(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> TransformerNetwork:
         """It reads sentences, or sees pictures."""
         return self._network(source, alphabet, seed, pictures)
 
-    def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Judge:
+    def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Judge | Twin:
         """It reads the references."""
-        generator = Generator().manual_seed(seed + CRITICS)
-        body = self._network(alphabet.size, alphabet, seed + CRITICS, source_eos=NOTHING)
-        return Judge(body, self.copy, references=references, generator=generator)
+
+        def one(more: int) -> Judge:
+            generator = Generator().manual_seed(seed + more)
+            body = self._network(alphabet.size, alphabet, seed + more, source_eos=NOTHING)
+            return Judge(body, self.copy, references=references, generator=generator)
+
+        return Twin(one(CRITICS), one(TWINS)) if self.twin else one(CRITICS)
+
+    @property
+    def reads_source(self) -> bool:
+        """As a critic."""
+        return self.reads == "source"
+
+    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
+        """A network like the actor, whose scores are Q."""
+        return self.actor(source, alphabet, seed + CRITICS, pictures) if self.reads_source else None
 
     def _network(
         self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False, source_eos: int = EOS
@@ -203,6 +252,11 @@ class HuggingFace(Architecture):
         generator = Generator().manual_seed(seed + CRITICS)
         return Judge(body, self.copy, self.reads, references, generator)
 
+    @property
+    def reads_source(self) -> bool:
+        """As a critic."""
+        return self.reads == "source"
+
     def said(self) -> str:
         """Which model it is."""
         settings = json.loads(self.config)
@@ -215,6 +269,12 @@ class HuggingFace(Architecture):
 
 
 Networks = LSTM | Transformer | HuggingFace  # all kinds
+
+
+def _check_source(options: LSTM | Transformer, speaks_of_references: bool) -> None:
+    """A critic that reads the source is made as an actor is: one, and without what is a matter of references."""
+    said = f"{type(options).__name__}: reads is 'source', which goes with neither copy nor dueling nor twin."
+    require(not (options.reads_source and (speaks_of_references or options.twin)), said)
 
 
 def differences(mine: Architecture, theirs: Architecture) -> list[tuple[str, object, object]]:

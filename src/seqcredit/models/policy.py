@@ -173,6 +173,11 @@ class Policy(nn.Module, ABC, Generic[M, S]):
     ) -> tuple[Scores, S]:
         """Scores of the next token after `token`, and the state then; None stands for bos."""
 
+    @property
+    def width(self) -> int:
+        """Of the features that its scores are a linear readout of; 0 where nothing is known of them."""
+        return 0
+
     def drop(self, length: int, noise: Noise) -> Dropout | None:
         """Draw what is dropped along sequences; None where nothing is, or where the model drops on its own."""
         return None

@@ -45,6 +45,11 @@ class Wrapped(Policy[Source, Words]):
         self.alphabet = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
         self.module, self.readout, self.reads = module, readout, reads
 
+    @property
+    def width(self) -> int:
+        """Of the module's features, if there is a readout."""
+        return 0 if self.readout is None else self.readout.in_features
+
     def encode(self, source: Tensor) -> Source:
         """Nothing is read in advance."""
         return Source(source)

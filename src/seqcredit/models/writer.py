@@ -31,6 +31,11 @@ class Writer(Policy[Memory, State], Branching):
     dropout: float
     fed: int  # width of the vector that is fed back
 
+    @property
+    def width(self) -> int:
+        """Of what the readout sees."""
+        return self.readout.in_features
+
     def start(self, memory: Memory) -> State:
         """Before the first word."""
         states = memory.states

@@ -46,6 +46,7 @@ from seqcredit.types import Json
 
 RELEASE_LONGEST = 50  # the released code drops test pairs with more words on either side
 RESULT, TEST, EVALUATIONS = "result.json", "test", "evaluations"
+GUIDE_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # that validation chooses from
 CLOSE = 1e-3  # figures that are the same, but for their rounding
 
 
@@ -115,8 +116,22 @@ def measured(
     figures = scores(hypotheses, references, list(split.source_texts()), metric)
     if split.pictures:
         figures |= caption_scores(hypotheses, references)
-    figures |= {"seconds_of_search": round(time.monotonic() - started, 2), "search": search._asdict()}
+    figures |= {"seconds_of_search": round(time.monotonic() - started, 2), "search": search.said()}
     return figures, hypotheses
+
+
+def best_guided(
+    actor: Network, prepared: Prepared, search: Search, metric: Metric, device: torch.device | str
+) -> Search:
+    """The search whose guide has the weight that validates best, among none and some powers of 2."""
+    split = prepared.split("valid")
+    references = list(split.reference_texts())
+
+    def merit(tried: Search) -> float:
+        value = corpus(metric, decode(actor, prepared, split, tried, device), references).value
+        return value if metric.higher else -value
+
+    return max((search._replace(guide_weight=weight) for weight in GUIDE_WEIGHTS), key=merit)
 
 
 def conclude(
@@ -130,7 +145,7 @@ def conclude(
 
 def final_search(recipe: Recipe) -> Search:
     """How the recipe's figures are made."""
-    return Search(recipe.beam, recipe.longest_output + 1, recipe.length_penalty)
+    return Search(recipe.beam, recipe.longest_output + 1, recipe.length_penalty, raw=recipe.phase[-1].raw)
 
 
 def measured_raw(
@@ -146,7 +161,7 @@ def measured_raw(
     sources = [prepared.cut(example.source) for example in examples]
     references = [[prepared.reference_words(text) for text in example.references] for example in examples]
     hypotheses = translate_all(actor, prepared, sources, search, device)
-    return {**scores(hypotheses, references, sources, metric), "search": search._asdict()}
+    return {**scores(hypotheses, references, sources, metric), "search": search.said()}
 
 
 @torch.no_grad()
@@ -209,6 +224,7 @@ def evaluation_name(run: Run, split: str, search: Search, phase: str | None, met
         f"longest{search.bound - 1}": search.bound != final.bound,
         f"penalty{search.length_penalty:g}": search.length_penalty != final.length_penalty,
         "replaced": search.replace_unknown != final.replace_unknown,
+        f"guided{search.guide_weight:g}": search.guide is not None,
         metric.replace(":", "."): metric != run.recipe.metric,
     }
     return "-".join([split, *(name for name, other in differs.items() if other)])

@@ -1,4 +1,7 @@
-"""Beam search for any policy: the best sequences that a few hypotheses at a time lead to."""
+"""Beam search for any policy: the best sequences that a few hypotheses at a time lead to.
+
+A guide adds to the score of every continuation what a critic says that it is worth: see `search.guided`.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,6 +13,7 @@ from torch import Tensor
 from seqcredit.credit.values import only_actions
 from seqcredit.errors import UserError, require
 from seqcredit.models.policy import Attends, M, Policy, Readout, S, repeat
+from seqcredit.search.guided import Guide
 from seqcredit.search.sample import CROWD, device_of, limits
 from seqcredit.types import UNK, token_mask
 
@@ -18,9 +22,10 @@ class Hypotheses(NamedTuple):
     """The n best sequences of each sentence, best first; where there are fewer, the score is -inf."""
 
     tokens: Int[Tensor, "B n T"]
-    scores: Float[Tensor, "B n"]  # what they are ranked by: logp / length ** length_penalty, the length with eos
+    scores: Float[Tensor, "B n"]  # what they are ranked by: logp / length ** length_penalty + worth; eos has length too
     logp: Float[Tensor, "B n"]
     attended: Int[Tensor, "B n T"]  # the source position that each token looked at most, 0 where that is not known
+    worth: Float[Tensor, "B n"]  # what a guide has added, 0 without one
 
 
 @torch.no_grad()
@@ -31,32 +36,41 @@ def beam(
     width: int = 5,
     n_best: int = 1,
     length_penalty: float = 0.0,
+    guide: Guide | None = None,
+    raw: bool = False,
 ) -> Hypotheses:
     """The best sequences that `width` hypotheses at a time lead to.
 
     A continuation with eos is a result if it is among the `width` best continuations; the `width` best others go on. A
-    sentence is done when nothing that goes on could still displace one of its results.
+    sentence is done when nothing that goes on could still displace one of its results, provided that what a guide says
+    of hypotheses does not rise on their way.
+
+    With `raw` they are ranked by the score of their last word alone, without a softmax: so does beam search
+    optimisation, which has all else in the state. Then a sentence is done when all of the `width` best have ended.
     """
-    _check_beam(width, n_best, length_penalty)
+    _check_beam(width, n_best, length_penalty, raw and guide is not None)
     limit, shortest, longest = limits(bound, memory.rows, device_of(policy))
     alphabet = policy.alphabet
     rows = torch.arange(len(limit), device=limit.device)  # sentences that are still in the batch
     found, alive = (_blank(len(limit), number, longest, limit.device, alphabet.eos) for number in (n_best, width))
     alive.logp[:, 0] = 0
     memory = repeat(memory, width, limit.device)
+    adds = None if guide is None else guide.along(alphabet, width, limit.device)
     state, token, written = policy.start(memory), None, Readout(len(rows) * width)
     left: list[tuple[Tensor, Hypotheses]] = []
     for t in range(longest):
         scores, state = policy.step(memory, state, token)
         forced = (limit - 1).eq(t) if t >= shortest - 1 else None
-        logp, parent, word = _expand(only_actions(written(scores), alphabet.actions), alive.logp, forced, alphabet.eos)
-        grown = _grow(alive, logp, parent, word, state.attention if isinstance(state, Attends) else None, t)
+        logits, worth = only_actions(written(scores), alphabet.actions), None if adds is None else adds.worth(token)
+        logp, worth, parent, word = _expand(logits, alive.logp, forced, alphabet.eos, worth, raw)
+        grown = _grow(alive, (logp, worth), parent, word, state.attention if isinstance(state, Attends) else None, t)
         ended = word == alphabet.eos
-        found = _collect(found, grown, ended, width, (t + 1) ** length_penalty)
+        found = _collect(found, grown, ended, width, 1.0 if raw else (t + 1) ** length_penalty)
         alive, parent = _go_on(grown, parent, ended, width)
         # log-probabilities only fall, and the greatest length divides them best
-        reach = alive.logp[:, 0] / limit.to(alive.logp.dtype) ** length_penalty
-        done = (found.scores[:, -1] >= reach) | (t >= limit - 1)
+        reach = (alive.logp / limit.to(alive.logp.dtype).unsqueeze(1) ** length_penalty + alive.worth).amax(1)
+        settled = ended[:, :width].all(1) if raw else found.scores[:, -1] >= reach
+        done = settled | (t >= limit - 1)
         remaining, keep = len(rows) - int(done.sum()), None
         if remaining <= CROWD * len(rows):
             leave, keep = done.nonzero().squeeze(1), (~done).nonzero().squeeze(1)
@@ -67,13 +81,19 @@ def beam(
         origin = _flat(parent, keep)
         memory = memory if keep is None else memory.select(origin)  # the copies of a sentence are all the same
         state, token = state.select(origin), alive.tokens[:, :, t].flatten()
+        adds = None if adds is None else adds.select(origin)
     return _gather(left, alphabet.eos)
 
 
 def _expand(
-    logits: Float[Tensor, "BW V"], alive: Float[Tensor, "B W"], forced: Bool[Tensor, " B"] | None, eos: int
-) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"], Int[Tensor, "B K"]]:
-    """The K best continuations, best first, equals in the order of their numbers: log-probability, parent, word.
+    logits: Float[Tensor, "BW V"],
+    alive: Float[Tensor, "B W"],
+    forced: Bool[Tensor, " B"] | None,
+    eos: int,
+    worth: Float[Tensor, "BW V"] | None,
+    raw: bool,
+) -> tuple[Float[Tensor, "B K"], Float[Tensor, "B K"], Int[Tensor, "B K"], Int[Tensor, "B K"]]:
+    """The K best continuations, best first, equals in their order: log-probability, worth, parent, word.
 
     K = 2 W holds W of them without eos, since each hypothesis has but one with it.
     """
@@ -83,23 +103,29 @@ def _expand(
         certain = torch.full_like(logp[0, 0], -torch.inf)
         certain[eos] = 0
         logp = torch.where(forced.view(B, 1, 1), certain, logp)
-    index = (alive.unsqueeze(-1) + logp).flatten(1).topk(min(2 * W, W * V)).indices.sort(1).values
-    total = alive.gather(1, index // V) + logp.flatten(1).gather(1, index)
-    total, order = total.sort(dim=1, descending=True, stable=True)
-    index = index.gather(1, order)
-    return total, index // V, index % V
+    total = (alive.unsqueeze(-1) + logp).flatten(1)
+    if raw:  # what makes the score of the last word of a log-probability
+        worth = (logits.view(B, W * V) - total).masked_fill(total == -torch.inf, 0)
+    rank = total if worth is None else total + worth.view(B, W * V)
+    index = rank.topk(min(2 * W, W * V)).indices.sort(1).values
+    index = index.gather(1, rank.gather(1, index).sort(dim=1, descending=True, stable=True).indices)
+    added = (
+        torch.zeros_like(alive[:, :1]).expand(index.shape) if worth is None else worth.view(B, W * V).gather(1, index)
+    )
+    return total.gather(1, index), added.to(total.dtype), index // V, index % V
 
 
 def _grow(
     alive: Hypotheses,
-    logp: Float[Tensor, "B K"],
+    values: tuple[Float[Tensor, "B K"], Float[Tensor, "B K"]],
     parent: Int[Tensor, "B K"],
     word: Int[Tensor, "B K"],
     attention: Float[Tensor, "BW S"] | None,
     t: int,
 ) -> Hypotheses:
     """The continuations with all their words."""
-    grown = _pick(alive, parent)._replace(logp=logp)
+    logp, worth = values
+    grown = _pick(alive, parent)._replace(logp=logp, worth=worth)
     grown.tokens[:, :, t] = word
     if attention is not None:
         grown.attended[:, :, t] = attention.argmax(-1).view(alive.logp.shape).gather(1, parent)
@@ -111,7 +137,7 @@ def _collect(
 ) -> Hypotheses:
     """The best results so far; of equal ones, the earlier."""
     among = torch.arange(ended.shape[1], device=ended.device) < width
-    scores = (grown.logp / divisor).masked_fill(~(ended & among), -torch.inf)
+    scores = (grown.logp / divisor + grown.worth).masked_fill(~(ended & among), -torch.inf)
     both = Hypotheses(*(torch.cat(pair, 1) for pair in zip(found, grown._replace(scores=scores), strict=True)))
     return _pick(both, both.scores.sort(dim=1, descending=True, stable=True).indices[:, : found.scores.shape[1]])
 
@@ -121,7 +147,7 @@ def _go_on(
 ) -> tuple[Hypotheses, Int[Tensor, "B W"]]:
     """The best continuations without eos, and the hypotheses that they stem from."""
     grown = grown._replace(logp=grown.logp.masked_fill(ended, -torch.inf))
-    order = grown.logp.sort(dim=1, descending=True, stable=True).indices[:, :width]
+    order = (grown.logp + grown.worth).sort(dim=1, descending=True, stable=True).indices[:, :width]
     return _pick(grown, order), parent.gather(1, order)
 
 
@@ -129,15 +155,19 @@ def _blank(size: int, number: int, length: int, device: torch.device, eos: int) 
     """Hypotheses that are none."""
     tokens = torch.full((size, number, length), eos, device=device)
     nothing = torch.full((size, number), -torch.inf, device=device)
-    return Hypotheses(tokens, nothing, nothing.clone(), torch.zeros_like(tokens))
+    return Hypotheses(tokens, nothing, nothing.clone(), torch.zeros_like(tokens), torch.zeros_like(nothing))
 
 
 def _pick(hypotheses: Hypotheses, order: Int[Tensor, "B K"]) -> Hypotheses:
     """Those at `order`, sentence by sentence."""
-    tokens, scores, logp, attended = hypotheses
+    tokens, scores, logp, attended, worth = hypotheses
     words = order.unsqueeze(-1).expand(-1, -1, tokens.shape[-1])
     return Hypotheses(
-        tokens.gather(1, words), scores.gather(1, order), logp.gather(1, order), attended.gather(1, words)
+        tokens.gather(1, words),
+        scores.gather(1, order),
+        logp.gather(1, order),
+        attended.gather(1, words),
+        worth.gather(1, order),
     )
 
 
@@ -157,9 +187,9 @@ def _gather(left: list[tuple[Tensor, Hypotheses]], eos: int) -> Hypotheses:
     """Sentences in their first order, cut to the longest result."""
     order = torch.cat([rows for rows, _ in left]).argsort()
     fields = zip(*(found for _, found in left), strict=True)
-    tokens, scores, logp, attended = (torch.cat(field).index_select(0, order) for field in fields)
+    tokens, scores, logp, attended, worth = (torch.cat(field).index_select(0, order) for field in fields)
     longest = int(token_mask(tokens, eos).sum(-1).max())
-    return Hypotheses(tokens[:, :, :longest], scores, logp, attended[:, :, :longest])
+    return Hypotheses(tokens[:, :, :longest], scores, logp, attended[:, :, :longest], worth)
 
 
 def replace_unknown(
@@ -173,7 +203,8 @@ def replace_unknown(
     return [source[at] if token == unk and at < len(source) else word for token, word, at in places]
 
 
-def _check_beam(width: int, n_best: int, length_penalty: float) -> None:
+def _check_beam(width: int, n_best: int, length_penalty: float, both: bool) -> None:
     require(1 <= n_best <= width, f"n_best = {n_best}, width = {width}: choose 1 <= n_best <= width")
     if length_penalty < 0:
         raise UserError(f"length_penalty = {length_penalty}: choose 0 (none) or more")
+    require(not both, "Scores of a last word are no log-probabilities, which a guide could add to: leave the guide out")

@@ -10,7 +10,8 @@ from seqcredit.data.batches import collate, from_sentences, sequential_batches, 
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
 from seqcredit.models.policy import M, Network, Policy, S
-from seqcredit.search import beam, greedy, replace_unknown
+from seqcredit.search import Guide, beam, greedy, replace_unknown
+from seqcredit.types import Json
 
 
 class Search(NamedTuple):
@@ -21,6 +22,15 @@ class Search(NamedTuple):
     length_penalty: float = 0.0
     replace_unknown: bool = False
     batch_size: int = 100
+    guide: Network | None = None  # a critic that reads the source, whose Q is added to the score of a continuation
+    guide_weight: float = 0.0
+    raw: bool = False  # by scores of the last word, as the phase that trained the model wants it
+
+    def said(self) -> Json:
+        """How it was searched, for a result."""
+        asked = self._asdict()
+        known = {"guide_weight": asked.pop("guide") is not None, "raw": self.raw}
+        return {key: value for key, value in asked.items() if known.get(key, True)}
 
 
 @torch.no_grad()
@@ -50,9 +60,9 @@ def search_in(
     """The best sequence for each row of what a model has read."""
     _check(prepared, search)
     vocabulary = prepared.target_vocabulary
-    if search.width == 1 and not search.replace_unknown:
+    if search.width == 1 and not search.replace_unknown and search.guide is None:
         return [prepared.words(ids) for ids in greedy(model, memory, search.bound).tolist()]
-    best = beam(model, memory, search.bound, search.width, length_penalty=search.length_penalty)
+    best = beam(model, memory, search.bound, search.width, 1, search.length_penalty, _guide(search, source), search.raw)
     found = [vocabulary.decode(ids) for ids in best.tokens[:, 0].tolist()]
     if not search.replace_unknown:
         return [prepared.join(words) for words in found]
@@ -76,7 +86,8 @@ def best_of(
 ) -> list[tuple[list[str], float]]:
     """The best results for a batch of one source, which is `cut` into words if it is a sentence."""
     _check(prepared, search)
-    found = beam(model, model.encode(source), search.bound, search.width, count, search.length_penalty)
+    how = count, search.length_penalty, _guide(search, source), search.raw
+    found = beam(model, model.encode(source), search.bound, search.width, *how)
     results = []
     columns = (column[0].tolist() for column in (found.tokens, found.attended, found.logp))
     for tokens, attended, logp in zip(*columns, strict=True):
@@ -85,6 +96,12 @@ def best_of(
         if logp > -math.inf:
             results.append((prepared.join(words), logp))
     return results
+
+
+def _guide(search: Search, source: torch.Tensor) -> Guide | None:
+    """The guide of a search, which has read the sources."""
+    critic = search.guide
+    return None if critic is None else Guide(critic, critic.encode(source), search.guide_weight)
 
 
 def _check(prepared: Prepared, search: Search) -> None:

@@ -14,6 +14,7 @@ from seqcredit.algorithms.phase import Sums
 from seqcredit.draws import Noise
 from seqcredit.models.critic import update_target
 from seqcredit.models.policy import Network
+from seqcredit.search.sample import device_of
 from seqcredit.training.processes import Processes, share
 from seqcredit.types import Batch, Reward
 
@@ -27,7 +28,7 @@ class DivergedError(Exception):
 class Learner:
     """Trains networks, "actor" and "critic" where the phase has one, by one phase of a recipe.
 
-    A phase that needs a target network makes it.
+    A target network is made for a phase that needs one, and a phase may bring networks of its own.
     """
 
     def __init__(
@@ -37,18 +38,23 @@ class Learner:
         reward: Reward,
         generator: Generator | None = None,
         processes: Processes | None = None,
+        seed: int = 1,
     ) -> None:
         self.phase, self.reward = phase, reward
         self.generator = generator or torch.Generator().manual_seed(1)
         self.processes = processes or Processes()
-        self.networks = {name: network for name, network in networks.items() if name not in ("target", "start")}
-        for name, network in self.networks.items():
+        policies = {name: network for name, network in networks.items() if name not in ("target", "start")}
+        for name, network in policies.items():
             network.train(name in (phase.trains if phase.drops is None else phase.drops))
         if phase.follows(Progress()) is not None:
-            self.networks["target"] = _precise(_frozen(self.networks["critic"]))
+            policies["target"] = _precise(_frozen(policies["critic"]))
         if phase.remembers_start:
-            self.networks["start"] = _frozen(self.networks["actor"])
-        self.models = Models(**self.networks)
+            policies["start"] = _frozen(policies["actor"])
+        actor = policies["actor"]
+        own = {name: network.to(device_of(actor)) for name, network in phase.brings(actor, seed).items()}
+        critic, target, start = (policies.get(name) for name in ("critic", "target", "start"))
+        self.models = Models(actor, critic, target, start, own)
+        self.networks: dict[str, nn.Module] = {**policies, **own}
         self.optimizers = {name: self._optimizer(name) for name in phase.trains}
 
     def update(self, batch: Batch, noise: Noise | None = None, progress: Progress | None = None) -> Watched:

@@ -26,6 +26,7 @@ class Status:
     began: dict[str, float] = field(default_factory=dict)  # first values of what the guard watches
     sums: dict[str, list[float]] = field(default_factory=dict)  # since the last line of the log
     recent: dict[str, list[float]] = field(default_factory=dict)  # for `explained`, `earned`; the older the lighter
+    last: dict[str, float] = field(default_factory=dict)  # means of the last update
     enough: bool = False  # by the best validation there is no need to go on with this phase
     closed: str | None = None  # and why the next phase may not begin
     skipped: list[str] = field(default_factory=list)  # phases that did not begin
@@ -34,6 +35,7 @@ class Status:
 
     def add(self, watched: Watched) -> None:
         """What was watched of an update."""
+        self.last = watch.means({key: list(pair) for key, pair in watched.items()})
         for key, (total, count) in watched.items():
             entry = self.sums.setdefault(key, [0.0, 0.0])
             entry[0] += total

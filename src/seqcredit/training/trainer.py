@@ -126,7 +126,8 @@ class Trainer:
         batches = self._batches(phase, status.epoch)[: lengths[status.epoch]]
         while status.batch < len(batches):
             started = time.monotonic()
-            self._update(batches, status.batch, Progress(status.updates, sum(lengths), status.explained, status.earned))
+            progress = Progress(status.updates, sum(lengths), status.explained, status.earned, status.last)
+            self._update(batches, status.batch, progress)
             status.batch += 1
             status.updates += 1
             self._slow_down(phase.annealing(status.updates, sum(lengths)), phase.trains[:1])
@@ -162,7 +163,7 @@ class Trainer:
     def _begin_phase(self) -> None:
         """Optimizers, a target network, a clean slate."""
         task = self.task
-        self.learner = Learner(task.networks, self.phase, task.reward, self.generator, self.processes)
+        self.learner = Learner(task.networks, self.phase, task.reward, self.generator, self.processes, task.seed)
         self.validator = Validator(task, self.learner, self.device)
         self.best = {}
         if self.phase.name not in self.status.skipped:

@@ -37,7 +37,8 @@ class Validator:
     def metric(self, network: str, beam: int | None = None) -> Criterion:
         """The run's metric of what a network says of the validation split."""
         task, metric = self.task, self.task.metric
-        search = Search(task.validation_beam if beam is None else beam, task.longest_output + 1)
+        width, raw = task.validation_beam if beam is None else beam, self.learner.phase.raw
+        search = Search(width, task.longest_output + 1, raw=raw and network == "actor")
         words = decode(task.networks[network], task.prepared, self.split, search, self.device)
         score = corpus(metric, words, list(self.split.reference_texts()))
         return Criterion(metric.name, score.value, metric.higher)
