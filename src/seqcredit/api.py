@@ -39,6 +39,7 @@ from seqcredit.rewards.metrics import REWARD, Metric
 from seqcredit.rewards.payoff import METRICS, Payoff
 from seqcredit.rewards.text import TextReward
 from seqcredit.trained import Scorer, Trained, judge, word_for
+from seqcredit.training.processes import Processes
 from seqcredit.training.status import Reporting
 from seqcredit.training.trainer import Trainer
 from seqcredit.training.weights import INITIAL
@@ -66,6 +67,7 @@ def train(
     seed: int = 1,
     longest_output: int = 100,
     device: torch.device | str = "cpu",
+    shard: bool = False,
     say: Callable[[str], None] | None = print,
 ) -> Trained:
     """Train a model on examples, by an algorithm that follows a reward.
@@ -78,7 +80,7 @@ def train(
     references, source); it is asked about every prefix. `algorithm`: `ERAC()`, `AC()`, `RAML()`, `VAML()`, `MLE()`
     (default), or phases. `metric`: what the best weights are kept by; BLEU if not given, or the mean of a reward of
     your own. `critic`: options, or a model of transformers; the actor's architecture if not given. `out`: the run
-    folder; given again, the run is resumed.
+    folder; given again, the run is resumed. `shard`: each process of torchrun has a part of every network, not a copy.
 
     >>> from seqcredit import LSTM
     >>> pairs = [("1 2 3", "one two three"), ("3 1", "three one"), ("2", "two")] * 20
@@ -118,18 +120,22 @@ def train(
         problem = phase.check(recipe.payoff)
         if problem:
             raise UserError(f"{phase.name}: {problem}")
+    processes = Processes.join(shard)
+    require(out is not None or processes.size == 1, "Several processes share one run folder: give `out`.")
+    say = say if say and processes.writes else _silent
     folder = Path(tempfile.mkdtemp(prefix="seqcredit-")) / "run" if out is None else Path(out)
-    run, prepared = _open(folder, recipe, model, critic, given, say or _silent)
+    with processes.in_turn():
+        run, prepared = _open(folder, recipe, model, critic, given, say)
     own_reward = _reward(reward, prepared)
     task = task_of(recipe, prepared, None, own_reward, _judge(metric, own_reward, prepared))
     own = own_actor(model, prepared)
     if own is not None:
         task.networks["actor"] = own
-    trainer = Trainer(task, run.folder, Reporting(say or _silent), device)
+    trainer = Trainer(task, run.folder, Reporting(say), device, processes)
     trainer.train()
     trained = task.networks["actor"].eval()
-    if "test" in prepared.manifest.splits and run.trains_an_actor():
-        (say or _silent)(evaluate.conclude(run, prepared, trained, task.metric, trainer.status.diverged, device))
+    if processes.writes and "test" in prepared.manifest.splits and run.trains_an_actor():
+        say(evaluate.conclude(run, prepared, trained, task.metric, trainer.status.diverged, device))
     return Trained(run, prepared, trained, task.metric, tokenizer)
 
 

@@ -127,10 +127,10 @@ def test_it_learns_by_the_same_learner(fading: type[Phase]) -> None:
     likelihood.update(BATCH)
     for phase, progress in ((fading("f", 0.1, share=0.0), Progress()), (fading("f", 0.1), Progress(7, 7))):
         made = learner(phase)
-        made.update(BATCH, None, progress)
+        made.update(BATCH, progress)
         torch.testing.assert_close(weights(made.networks["actor"]), weights(likelihood.networks["actor"]))
     made = learner(fading("f", 0.03, "adam"))
-    watched = [made.update(BATCH, None, Progress(n, 40)) for n in range(40)]
+    watched = [made.update(BATCH, Progress(n, 40)) for n in range(40)]
     assert not torch.equal(weights(made.networks["actor"]), weights(likelihood.networks["actor"]))
     first, last = (total / count for total, count in (watched[0]["smoothed"], watched[-1]["smoothed"]))
     assert last < first / 2

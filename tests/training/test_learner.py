@@ -1,7 +1,6 @@
 """One update of one phase, for any networks."""
 
 import copy
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -17,7 +16,6 @@ from seqcredit.models.policy import Network
 from seqcredit.models.wrapped import Wrapped
 from seqcredit.rewards import Bleu
 from seqcredit.training.learner import DivergedError, Learner
-from seqcredit.training.processes import Processes
 from seqcredit.types import Batch, Reward, pad, pad_references
 
 V = 7
@@ -178,29 +176,16 @@ class Watching(Mle):
 def test_a_phase_is_told_how_far_it_is() -> None:
     made = learner(Watching("mle", 0.1))
     made.update(BATCH)
-    made.update(BATCH, None, Progress(3, 7))
+    made.update(BATCH, Progress(3, 7))
     assert Watching.seen[-2:] == [Progress(), Progress(3, 7)]
 
 
-class Twice(Processes):
-    """As if another process had the same batch."""
-
-    def sum_gradients(self, parameters: Sequence[torch.Tensor]) -> None:
-        for parameter in parameters:
-            assert parameter.grad is not None
-            parameter.grad.mul_(2)
-
-
-def test_gradients_are_summed_over_processes_and_not_over_updates() -> None:
-    norms = []
-    for processes in (Processes(), Twice()):
-        models = networks()
-        models["actor"].dropout = 0.0  # type: ignore[assignment]
-        made = Learner(models, Mle("mle", 1e-9), Bleu(), processes=processes)
-        norms.append([made.update(BATCH)["actor_gradient"][0] for _ in range(2)])
-    (once, again), (twice, _) = norms
+def test_gradients_are_not_summed_over_updates() -> None:
+    models = networks()
+    models["actor"].dropout = 0.0  # type: ignore[assignment]
+    made = learner(Mle("mle", 1e-9), models)
+    once, again = (made.update(BATCH)["actor_gradient"][0] for _ in range(2))
     assert again == pytest.approx(once, rel=1e-3)
-    assert twice == pytest.approx(2 * once, rel=1e-3)
 
 
 # Parts of a batch.

@@ -469,46 +469,40 @@ def test_divergence_goes_back_three_times_then_gives_up_with_advice(
     assert sum(e["event"] == "diverged" for e in without_times(run)) == 4
 
 
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+
+
+def killed(processes: int, *words: object, once: Callable[[], bool]) -> None:
+    """Start a command in some processes, and kill all of them as soon as something is so."""
+    started = subprocess.Popen(command(processes, *words), start_new_session=True)
+    while not once():
+        assert started.poll() is None
+        time.sleep(0.02)
+    children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()  # in sessions of their own
+    workers = children if processes > 1 else []
+    assert len(workers) == (processes if processes > 1 else 0)
+    for number in (started.pid, *map(int, workers)):
+        os.kill(number, signal.SIGKILL)
+    started.wait()
+
+
+def command(processes: int, *words: object) -> list[str]:
+    return [sys.executable, *(TORCHRUN if processes > 1 else []), "-m", "seqcredit", *map(str, words)]
+
+
+def newest(run: Path) -> Path | None:
+    return max((run / "checkpoints").glob("0*"), default=None)
+
+
 @pytest.mark.slow
 def test_two_processes_are_one(finished: Run, data: Path, tmp_path: Path) -> None:
     """torchrun with two gloo processes: the same losses and weights, also across a kill and a resume."""
     given, out = tmp_path / "recipe.toml", tmp_path / "run"
     given.write_text(RECIPE)
-    script = tmp_path / "run.py"
-    script.write_text("from seqcredit.cli import main\nmain()\n")
-    start = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--master-port",
-        "29617",
-        str(script),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    words = [
-        "train",
-        str(given),
-        "--data",
-        str(data),
-        "--out",
-        str(out),
-        "--log-every",
-        "3",
-        "--checkpoint-minutes",
-        "0",
-    ]
-    process = subprocess.Popen([*start, *words], env=environment, start_new_session=True)
-    while len(list((out / "checkpoints").glob("0*"))) < 2 or "critic" not in (out / "log.jsonl").read_text():
-        assert process.poll() is None
-        time.sleep(0.05)
-    workers = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()  # in sessions of their own
-    assert len(workers) == 2
-    for number in (process.pid, *map(int, workers)):
-        os.kill(number, signal.SIGKILL)
-    process.wait()
-    done = subprocess.run([*start, "resume", str(out), "--log-every", "3"], env=environment, check=False, timeout=300)
+    often, log = ("--log-every", 3, "--checkpoint-minutes", 0), out / "log.jsonl"
+    begin = ("train", given, "--data", data, "--out", out, *often)
+    killed(2, *begin, once=lambda: len(list((out / "checkpoints").glob("0*"))) == 2 and "critic" in log.read_text())
+    done = subprocess.run(command(2, "resume", out, "--log-every", 3), check=False, timeout=300)
     assert done.returncode == 0
     mine, whole = final(Run.open(out)), final(finished)
     for key, tensor in whole.items():
@@ -556,3 +550,35 @@ def test_what_a_phase_brings_is_resumed_bit_for_bit(
     assert without_times(run) == without_times(Run.open(tmp_path / "whole"))
     fresh = whole.phase.brings(whole.task.networks["actor"], 1)[own.pop()].state_dict()
     assert not same(dict(fresh), dict(whole.learner.networks[whole.phase.trains[-1]].state_dict()))
+
+
+@pytest.mark.slow
+def test_shards_of_two_processes_are_one_whole(finished: Run, data: Path, tmp_path: Path) -> None:
+    """Killed and resumed by two, one and two again: what is sharded is read by any number of processes, and back."""
+    given, out = tmp_path / "recipe.toml", tmp_path / "run"
+    given.write_text(RECIPE)
+    often, log = ("--log-every", 3, "--checkpoint-minutes", 0), out / "log.jsonl"
+    begin = ("train", given, "--data", data, "--out", out, *often, "--shard")
+    killed(2, *begin, once=lambda: newest(out) is not None and '"critic"' in log.read_text())
+    last = newest(out)
+    assert last is not None
+    assert {path.name for path in last.iterdir()} == {".metadata", "__0_0.distcp", "__1_0.distcp", "state.json"}
+    sizes = [path.stat().st_size for path in sorted(last.glob("*.distcp"))]
+    assert sizes[1] > 0.4 * sum(sizes)  # each has its part
+    killed(2, "resume", out, *often, "--shard", once=lambda: '"actor_critic"' in log.read_text())
+    before = newest(out)
+    killed(1, "resume", out, *often, once=lambda: newest(out) not in (before, None))
+    now = newest(out)
+    assert now is not None
+    assert (now / "actor.safetensors").exists()
+    damaged = sorted((out / "checkpoints").glob("0*"))[-1] / "critic.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1])  # the one before it is of whichever kind
+    done = subprocess.run(
+        command(2, "resume", out, "--log-every", 3, "--shard"), check=False, timeout=300, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("is damaged") == 1
+    mine, whole = final(Run.open(out)), final(finished)
+    for key, tensor in whole.items():
+        torch.testing.assert_close(mine[key], tensor, atol=1e-5, rtol=1e-4)
+    assert without_times(Run.open(out))[-1] == without_times(finished)[-1]

@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> int:
     """Train what is left, and evaluate."""
     from seqcredit.training.processes import Processes
 
-    processes = Processes.join()  # before the device is looked at: it picks the GPU
+    processes = Processes.join(options.shard)  # before the device is looked at: it picks the GPU
     shared.use_device(options)
     found, prepared = shared.open_run(options.run_folder)
     found.must_be_ours()

@@ -117,12 +117,19 @@ def count_option(parser: argparse.ArgumentParser, name: str, default: int, about
     parser.add_argument(name, type=positive, default=default, metavar="N", help=said)
 
 
+def shard_option(parser: argparse.ArgumentParser) -> None:
+    """How several processes have the networks."""
+    about = "each process of torchrun has a part of every network (FSDP2), not a copy"
+    parser.add_argument("--shard", action="store_true", help=about)
+
+
 def machine_options(parser: argparse.ArgumentParser) -> None:
     """Of training: where, and what is said and kept on the way."""
     device_option(parser)
     threads_option(parser)
     count_option(parser, "--log-every", 100, "updates between lines")
     parser.add_argument("--checkpoint-minutes", type=minutes, default=5.0, metavar="M", help="default: 5")
+    shard_option(parser)
     about = "write the log for TensorBoard too, in the run folder"
     parser.add_argument("--tensorboard", action="store_true", help=about)
 

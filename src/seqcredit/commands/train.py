@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     from seqcredit.experiments.start import open_data, take_over
     from seqcredit.training.processes import Processes
 
-    processes = Processes.join()  # before the device is looked at: it picks the GPU
+    processes = Processes.join(options.shard)  # before the device is looked at: it picks the GPU
     shared.use_device(options)
     changes = [*options.set, *([] if options.seed is None else [f"seed={options.seed}"])]
     recipe = load(options.recipe, changes)

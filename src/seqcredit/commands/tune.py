@@ -40,10 +40,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     shared.device_option(parser)
     shared.threads_option(parser)
+    shared.shard_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Train, and say how to use the result."""
+    from seqcredit.training.processes import Processes
+
+    processes = Processes.join(options.shard)  # before the device is looked at: it picks the GPU
     device = shared.use_device(options)
     plan = plan_of(options.algorithm, options.set)
     for file in (options.train, options.valid, options.test):
@@ -53,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     from seqcredit.models.hub import adapted, open_model, open_tokenizer
 
     model, tokenizer = open_model(options.model), open_tokenizer(options.model)
-    with shared.display() as (say, _):
+    with shared.display(processes.writes) as (say, _):
         train(
             model if options.lora is None else adapted(model, options.lora),
             options.train,
@@ -67,9 +71,13 @@ def run(options: argparse.Namespace) -> int:
             seed=options.seed,
             longest_output=options.longest_output,
             device=device,
+            shard=options.shard,
             say=say,
         )
-    print(f"done: {options.out}; `seqcredit export {options.out} FOLDER` writes a folder that from_pretrained loads")
+    processes.leave()
+    if processes.writes:
+        export = f"`seqcredit export {options.out} FOLDER` writes a folder that from_pretrained loads"
+        print(f"done: {options.out}; {export}")
     return 0
 
 

@@ -1,10 +1,15 @@
-"""Checkpoints that survive: safetensors and JSON in a folder that appears whole or not at all."""
+"""Checkpoints that survive: tensors and JSON in a folder that appears whole or not at all.
+
+Tensors are in safetensors, a file for each group. Those of sharded networks are in files of each process's own, as
+torch.distributed.checkpoint writes them: any number of processes can read them, also one alone.
+"""
 
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +20,11 @@ from torch import Tensor
 
 from seqcredit.data.storage import checksum, sync
 from seqcredit.errors import UserError
+from seqcredit.training.processes import Processes
 from seqcredit.types import Json
 
 STATE = "state.json"
+WHOLE = ".safetensors"
 KEEP = 2
 
 
@@ -26,34 +33,74 @@ class Checkpoint(NamedTuple):
 
     tensors: dict[str, dict[str, Tensor]]
     state: Json
+    shards: Path | None = None  # where the tensors still are, if their shards were saved
+
+    def group(self, name: str, like: Callable[[str], Tensor | None]) -> dict[str, Tensor]:
+        """The tensors of a group; of shards, this process reads what it has of a tensor that is `like` the one."""
+        if self.shards is None:
+            return self.tensors[name]
+        from seqcredit.training import shards  # what it needs takes seconds to import
+
+        return shards.read(self.shards, name, like)
 
 
 def save(folder: Path, name: str, checkpoint: Checkpoint) -> None:
     """Write a checkpoint beside the others, then remove all but the newest few."""
     partial = folder / f".{name}.partial"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        sums = {}
+    with _written(folder, name):
+        _begin(partial)
         for group, tensors in checkpoint.tensors.items():
-            file = partial / f"{group}.safetensors"
-            save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()}, file)
-            sync(file)
-            sums[file.name] = checksum(file)
-        text = json.dumps({**checkpoint.state, "files": sums}, indent=1)
-        (partial / STATE).write_text(json.dumps({"sha256": _digest(text.encode()), "state": text}))
-        sync(partial / STATE)
-        os.replace(partial, folder / name)
-        sync(folder)
+            whole = {key: tensor.detach().contiguous() for key, tensor in tensors.items()}
+            save_file(whole, partial / f"{group}{WHOLE}")
+        _end(partial, folder, name, checkpoint)
+
+
+def save_shards(folder: Path, name: str, checkpoint: Checkpoint, processes: Processes) -> None:
+    """The same by all processes together: each writes what it has."""
+    from seqcredit.training import shards
+
+    partial = folder / f".{name}.partial"
+    with _written(folder, name):
+        if processes.writes:
+            _begin(partial)
+        processes.wait()
+        shards.write(partial, checkpoint.tensors)
+        if processes.writes:
+            _end(partial, folder, name, checkpoint)
+        processes.wait()
+
+
+def _begin(partial: Path) -> None:
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+
+
+def _end(partial: Path, folder: Path, name: str, checkpoint: Checkpoint) -> None:
+    """All files are on the disk, with their checksums, before the checkpoint has its name."""
+    files = sorted(partial.iterdir())
+    sync(*files)
+    sums = {file.name: checksum(file) for file in files}
+    text = json.dumps({**checkpoint.state, "files": sums}, indent=1)
+    (partial / STATE).write_text(json.dumps({"sha256": _digest(text.encode()), "state": text}))
+    sync(partial / STATE)
+    os.replace(partial, folder / name)
+    sync(folder)
+    for old in names(folder)[:-KEEP]:
+        shutil.rmtree(folder / old, ignore_errors=True)
+
+
+@contextmanager
+def _written(folder: Path, name: str) -> Iterator[None]:
+    """A checkpoint that cannot be written is one sentence, and leaves nothing behind."""
+    try:
+        yield
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(folder / f".{name}.partial", ignore_errors=True)
         raise UserError(
             f"The checkpoint {name} could not be written to {folder} ({error.strerror or error}); the one before it is "
             "whole: make room or allow writing there, then resume."
         ) from None
-    for old in names(folder)[:-KEEP]:
-        shutil.rmtree(folder / old, ignore_errors=True)
 
 
 def names(folder: Path) -> list[str]:
@@ -70,14 +117,15 @@ def load(folder: Path, name: str) -> Checkpoint:
         if _digest(text.encode()) != outer["sha256"]:
             raise ValueError(f"{STATE} was altered")
         state = json.loads(text)
-        tensors = {}
-        for file, digest in state.pop("files").items():
+        files = state.pop("files")
+        for file, digest in files.items():
             if checksum(place / file) != digest:
                 raise ValueError(f"{file} was altered or cut off")
-            tensors[file.removesuffix(".safetensors")] = load_file(place / file)
+        whole = [file for file in files if file.endswith(WHOLE)]
+        tensors = {file.removesuffix(WHOLE): load_file(place / file) for file in whole}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError) as error:
         raise UserError(f"The checkpoint {place} is damaged ({error}).") from None
-    return Checkpoint(tensors, state)
+    return Checkpoint(tensors, state, None if whole else place)
 
 
 def newest(folder: Path, say: Callable[[str], None]) -> Checkpoint | None:
@@ -100,6 +148,12 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The state of an optimizer as named tensors."""
     state: Mapping[int, Mapping[str, Tensor]] = optimizer.state_dict()["state"]
     return {f"{i}.{key}": torch.as_tensor(value) for i, entry in state.items() for key, value in entry.items()}
+
+
+def weight_of(optimizer: torch.optim.Optimizer, key: str) -> Tensor:
+    """The weight that one of these tensors belongs to."""
+    weights: list[Tensor] = [weight for group in optimizer.param_groups for weight in group["params"]]
+    return weights[int(key.partition(".")[0])]
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:

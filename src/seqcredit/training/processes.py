@@ -1,14 +1,13 @@
 """One process, or several that share every batch (torchrun)."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-BUCKET = 25 * 2**20  # bytes of gradients that are summed at a time
 
 
 @dataclass(frozen=True)
@@ -17,16 +16,18 @@ class Processes:
 
     rank: int = 0
     size: int = 1
+    sharded: bool = False  # each has a shard of every network
 
     @classmethod
-    def join(cls) -> "Processes":
+    def join(cls, shard: bool = False) -> "Processes":
         """The group that torchrun started, or this process alone."""
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return cls()
-        if torch.cuda.is_available():  # what `cuda` means in this process
-            torch.cuda.set_device(local_gpu(torch.cuda.device_count()))
-        dist.init_process_group(backends(torch.cuda.is_available()))
-        return cls(dist.get_rank(), dist.get_world_size())
+        if not dist.is_initialized():
+            if torch.cuda.is_available():  # what `cuda` means in this process
+                torch.cuda.set_device(local_gpu(torch.cuda.device_count()))
+            dist.init_process_group(backends(torch.cuda.is_available()))
+        return cls(dist.get_rank(), dist.get_world_size(), shard)
 
     @property
     def writes(self) -> bool:
@@ -38,6 +39,20 @@ class Processes:
         if self.size > 1:
             dist.barrier()
 
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """First the one that writes, then the others."""
+        if not self.writes:
+            self.wait()
+        yield
+        if self.writes:
+            self.wait()
+
+    def take(self, tensors: Iterable[Tensor]) -> None:
+        """All of them take the values that the first one has."""
+        for tensor in tensors if self.size > 1 else ():
+            dist.broadcast(tensor.detach(), 0)
+
     def leave(self) -> None:
         """The end of the group."""
         if self.size > 1:
@@ -47,19 +62,13 @@ class Processes:
         """The rows of a batch that are this process's."""
         return share(rows, self.rank, self.size)
 
-    def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
-        """Add the gradients of all processes, in place; what does not learn has none."""
+    def any(self, *flags: bool) -> list[bool]:
+        """What at least one of them says: they must do the same."""
         if self.size == 1:
-            return
-        for parameter in parameters:
-            if parameter.requires_grad and parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        for bucket in buckets([parameter.grad for parameter in parameters if parameter.grad is not None]):
-            # A large one needs no copy: it is summed where it stands.
-            flat = bucket[0].flatten() if len(bucket) == 1 else torch.cat([each.flatten() for each in bucket])
-            dist.all_reduce(flat)
-            for gradient, part in zip(bucket, flat.split([each.numel() for each in bucket]), strict=True):
-                gradient.copy_(part.view_as(gradient))
+            return [*flags]
+        said = torch.tensor(flags, dtype=torch.float64)
+        dist.all_reduce(said)
+        return [number > 0 for number in said.tolist()]
 
     def summed(self, pairs: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
         """Add what each process measured."""
@@ -73,19 +82,6 @@ class Processes:
 def share(rows: int, number: int, parts: int) -> slice:
     """The rows of one of so many parts of a batch, which are as equal as can be."""
     return slice(rows * number // parts, rows * (number + 1) // parts)
-
-
-def buckets(tensors: Sequence[Tensor], most: int = BUCKET) -> Iterator[list[Tensor]]:
-    """Neighbours of one dtype, so many bytes together at the most; a larger tensor is alone."""
-    bucket: list[Tensor] = []
-    for tensor in tensors:
-        together = sum(each.nbytes for each in bucket) + tensor.nbytes
-        if bucket and (together > most or tensor.dtype != bucket[0].dtype):
-            yield bucket
-            bucket = []
-        bucket.append(tensor)
-    if bucket:
-        yield bucket
 
 
 def local_gpu(gpus: int) -> int:

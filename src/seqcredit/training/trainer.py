@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,18 +13,17 @@ from torch import Tensor
 
 from seqcredit.algorithms import Phase, Progress, objective_of
 from seqcredit.data.batches import Indices, Loader, epoch_batches, padding_ratio
-from seqcredit.data.storage import held
-from seqcredit.draws import Noise
+from seqcredit.data.storage import held as locked
 from seqcredit.errors import UserError
 from seqcredit.training import checkpoints, watch, weights
 from seqcredit.training.checkpoints import Checkpoint
 from seqcredit.training.learner import DivergedError, Learner
 from seqcredit.training.log import Log, log_entries
+from seqcredit.training.parallel import Held, hold, whole
 from seqcredit.training.processes import Processes
 from seqcredit.training.status import Reporting, Status, StoppedError
 from seqcredit.training.task import Task
 from seqcredit.training.validation import Validator
-from seqcredit.types import Batch
 
 ROLLBACKS = 3
 BLINK = 0.2  # seconds between two states of the live line
@@ -53,6 +53,9 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(task.seed)
         for network in task.networks.values():
             network.to(device)
+            self.processes.take(network.state_dict().values())  # a model of the user's own may differ
+        # Shards are for all phases, copies for each anew.
+        self.held = {name: hold(network, self.processes, trained=False) for name, network in task.networks.items()}
         self.best: dict[str, Tensor] = {}
         self.train_split = task.prepared.split("train")
         self.loader = Loader(self.train_split, device)
@@ -68,7 +71,7 @@ class Trainer:
     def train(self) -> None:
         """Run what is left of the task, alone in its folder."""
         busy = f"{self.folder} is being trained by another process: wait for its end, or stop it."
-        with held(self.folder, busy) if self.processes.writes else nullcontext():
+        with locked(self.folder, busy) if self.processes.writes else nullcontext():
             self._train()
 
     def _train(self) -> None:
@@ -84,6 +87,8 @@ class Trainer:
                 self._run_phase()
             except DivergedError as reason:
                 self._diverged(str(reason))
+        for held in self.held.values():
+            held.gather()
 
     def _open_log(self, offset: int) -> None:
         path, writes = self.folder / "log.jsonl", self.processes.writes
@@ -137,11 +142,12 @@ class Trainer:
                 self._validate()
                 if self._over(lengths):
                     return
-            if self.stop:
+            late = time.monotonic() - self._saved > 60 * self.reporting.checkpoint_minutes
+            stop, late = self.processes.any(self.stop, late)
+            if stop or late:
                 self.save()
+            if stop:
                 raise StoppedError
-            if time.monotonic() - self._saved > 60 * self.reporting.checkpoint_minutes:
-                self.save()
         status.epoch += 1
         status.batch = 0
         every = phase.validate_every
@@ -152,18 +158,17 @@ class Trainer:
     def _update(self, batches: Sequence[Indices], number: int, progress: Progress) -> None:
         """One update; what was watched is added up."""
         whole = self.loader.get(batches[number], batches[number + 1] if number + 1 < len(batches) else None)
-        size = len(whole.references)
-        share = self.processes.share(size)
-        batch = Batch(whole.source[share], whole.references[share])
-        noise = Noise(self.generator, size, share.start, share.stop - share.start)
-        self.status.add(self.learner.update(batch, noise, progress))
+        self.status.add(self.learner.update(whole, progress))
 
     # Phases.
 
     def _begin_phase(self) -> None:
         """Optimizers, a target network, a clean slate."""
         task = self.task
-        self.learner = Learner(task.networks, self.phase, task.reward, self.generator, self.processes, task.seed)
+        shards = self.held if self.processes.sharded else {}
+        self.learner = Learner(
+            task.networks, self.phase, task.reward, self.generator, self.processes, shards, task.seed
+        )
         self.validator = Validator(task, self.learner, self.device)
         self.best = {}
         if self.phase.name not in self.status.skipped:
@@ -184,8 +189,9 @@ class Trainer:
     def _end_phase(self) -> None:
         """The best networks are the ones that count; then the next phase begins."""
         self._load(self.best)
+        tensors = {key: self._holder(key).whole(tensor) for key, tensor in self._networks().items()}
         if self.processes.writes:
-            weights.save(self.folder, self.phase.name, self._networks())
+            weights.save(self.folder, self.phase.name, tensors)
         old, done = self.status, self.status.phase + 1 == len(self.task.phases)
         self.log.write({"event": "phase_end", "phase": self.phase.name, "best": old.figure, "updates": old.updates})
         skipped, phase = old.skipped or self._skipped(), old.phase if done else old.phase + 1
@@ -212,16 +218,22 @@ class Trainer:
         return {f"{name}.{key}": tensor for name, network in networks for key, tensor in network.state_dict().items()}
 
     def _load(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, network in self.task.networks.items():
+        for name, held in self.held.items():
             mine = weights.of_network(tensors, name)
             if mine:
-                network.load_state_dict(mine)
+                held.load(mine)
+
+    def _holder(self, key: str) -> Held:
+        """Of the network that a tensor of `_networks` belongs to."""
+        return self.held[key.partition(".")[0]]
 
     # Validation and decay.
 
     def _validate(self) -> None:
         """Judge the networks; keep the best, lower the rate where there is no progress."""
-        status, phase, found = self.status, self.phase, self.validator.judge()
+        status, phase = self.status, self.phase
+        with whole(self.learner.held.values()):
+            found = self.validator.judge()
         if not math.isfinite(found.value):
             raise DivergedError(f"the {found.name} of validation is not finite")
         improved = status.best is None or found.merit > status.best
@@ -295,16 +307,19 @@ class Trainer:
 
     def save(self) -> None:
         """Everything that the rest of the run depends on."""
-        if self.processes.writes:
-            networks, optimizers = self.learner.networks, self.learner.optimizers
-            tensors = {name: dict(network.state_dict()) for name, network in networks.items()}
+        processes, optimizers = self.processes, self.learner.optimizers
+        if processes.writes or processes.sharded:
+            tensors = {name: dict(network.state_dict()) for name, network in self.learner.networks.items()}
             tensors |= {f"optimizer-{n}": checkpoints.optimizer_tensors(o) for n, o in optimizers.items()}
             tensors |= {"best": self.best, "generator": {"state": self.generator.get_state()}}
             rates = {name: optimizer.param_groups[0]["lr"] for name, optimizer in optimizers.items()}
             state = {"progress": asdict(self.status), "rates": rates, "log": self.log.offset}
             there = checkpoints.names(self.checkpoints)
-            number = int(there[-1]) + 1 if there else 1
-            checkpoints.save(self.checkpoints, f"{number:08d}", Checkpoint(tensors, state))
+            name, made = f"{int(there[-1]) + 1 if there else 1:08d}", Checkpoint(tensors, state)
+            if processes.sharded:
+                checkpoints.save_shards(self.checkpoints, name, made, processes)
+            else:
+                checkpoints.save(self.checkpoints, name, made)
         self._saved = time.monotonic()
 
     def _restore(self, found: Checkpoint) -> None:
@@ -314,11 +329,17 @@ class Trainer:
             self._load(weights.load(self.folder, self.phase.name))
             return
         self._begin_phase()
-        for name, network in self.learner.networks.items():
-            network.load_state_dict(found.tensors[name])
+        for name, held in self.learner.held.items():
+            held.load(found.group(name, held.network.state_dict().get))
         for name, optimizer in self.learner.optimizers.items():
-            checkpoints.restore_optimizer(optimizer, found.tensors[f"optimizer-{name}"])
+            near, held = partial(checkpoints.weight_of, optimizer), self.learner.held[name]
+            tensors = found.group(f"optimizer-{name}", near).items()
+            parts = {key: held.part(each, near(key)) if each.dim() else each for key, each in tensors}
+            checkpoints.restore_optimizer(optimizer, parts)
             for group in optimizer.param_groups:
                 group["lr"] = found.state["rates"][name]
-        self.best = {key: tensor.to(self.device) for key, tensor in found.tensors["best"].items()}
-        self.generator.set_state(found.tensors["generator"]["state"])
+        like = self._networks()
+        self.best = {
+            key: self._holder(key).part(each, like[key]) for key, each in found.group("best", like.get).items()
+        }
+        self.generator.set_state(found.group("generator", lambda _: None)["state"])
