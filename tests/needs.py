@@ -1,9 +1,10 @@
-"""What some tests need and a bare machine does not have: a browser, the real data, the paper, a GPU.
+"""What some tests need and a bare machine does not have: a browser, the real data, the paper, a GPU, TRL.
 
 Without it they are skipped, and the last sentence of a run counts them. Where the environment says CI=true it has to be
-there, all but the GPU.
+there, all but the GPU and TRL, which brings 270 MB of packages that nothing else here needs.
 """
 
+import importlib.util
 import os
 import shutil
 from collections import Counter
@@ -20,7 +21,10 @@ PAPER = Path(os.environ.get("SEQCREDIT_PAPER") or SHARED / "paper" / "paper.tex"
 NO_GPU = "there is no GPU here"
 NO_CHROMIUM = "Chromium is not installed"
 
+NO_TRL = "trl is not installed"
+
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_GPU)
+trl = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason=NO_TRL)
 
 
 def real_data(*parts: str) -> Path:

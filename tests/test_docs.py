@@ -80,14 +80,24 @@ def test_every_recipe_key_is_explained_once() -> None:
             assert f"| `{field.name}` |" in text, field.name
 
 
-def test_names_in_the_map_exist() -> None:
-    """`credit.x.y` and `rewards.X` of paper-to-code are real."""
+@pytest.mark.parametrize(("page", "least"), [("paper-to-code", 15), ("systems-to-code", 5)])
+def test_names_in_the_map_exist(page: str, least: int) -> None:
+    """`credit.x.y` and `rewards.X` of the pages that lead from papers to the code are real."""
     import importlib.util
 
-    text = (DOCS / "paper-to-code.md").read_text()
+    text = (DOCS / f"{page}.md").read_text()
     names = set(re.findall(r"`((?:credit|rewards|training|algorithms)\.[\w.]+)[`(]", text))
-    assert len(names) > 15
+    assert len(names) > least
     for name in names:
         module, _, attribute = f"seqcredit.{name}".rpartition(".")
         found = importlib.import_module(module)
         assert hasattr(found, attribute) or importlib.util.find_spec(f"seqcredit.{name}"), name
+
+
+def test_every_algorithm_is_in_the_guides_choice() -> None:
+    """A row of "which one to take" for each plan that a user can name."""
+    from seqcredit.commands.tune import ALGORITHMS as NAMED
+
+    text = (DOCS / "guide.md").read_text().partition("## Which one to take")[2].partition("\n## ")[0]
+    first = " ".join(line.split("|")[1] for line in text.splitlines() if line.startswith("| `"))
+    assert {name for name in (*NAMED, "scheduled_sampling") if f"`{name}`" not in first} == set()

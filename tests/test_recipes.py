@@ -2,8 +2,10 @@
 
 import re
 import shlex
+import subprocess
 import tomllib
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,6 +130,7 @@ FOLDERS = {
     "multi30k-small": Folder({"mle", "raml", "vaml", "ac", "mle-continued"}, "default", 128, 12),
     "tatoeba": Folder(FIVE | FROM_MLE | {"erac-exact-eos", "erac-without-future-entropy"}, "default", 128, 8),
 }
+SYSTEMS = {"reinforce", "scst", "mixer", "mrt", "grpo", "scheduled-sampling", "ocd"}  # that the paper compares with
 CELLS = [(folder, stem) for folder, about in FOLDERS.items() for stem in sorted(about.stems)]
 PHASES = {
     "mle": ["mle"],
@@ -355,7 +358,7 @@ def test_what_the_paper_leaves_open_is_the_released_codes(stem: str) -> None:
 
 CAPTIONING = {
     "coco": ("paper", FIVE | {"erac-without-future-entropy"}),
-    "flickr8k": ("default", FIVE | {"mle-continued"}),
+    "flickr8k": ("default", FIVE | SYSTEMS | {"mle-continued"}),
 }
 CAPTION_CELLS = [(folder, stem) for folder, (_, stems) in CAPTIONING.items() for stem in sorted(stems)]
 
@@ -366,7 +369,8 @@ def test_a_captioning_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     loaded = recipe(folder, stem)
     assert {path.stem for path in (RECIPES / folder).glob("*.toml")} == stems
     paper = folder == "coco"
-    assert (loaded.fidelity, loaded.data, loaded.payoff) == (fidelity, "", Payoff(references="own"))
+    payoff = Payoff(metric="edit" if stem == "ocd" else "bleu", references="own")
+    assert (loaded.fidelity, loaded.data, loaded.payoff) == (fidelity, "", payoff)
     assert loaded.actor == LSTM(512, 512, 1, "none", False, 0.3 if paper else 0.5)
     if algorithm(stem) in {"vaml", "ac", "erac"}:
         width, attention = 512 if paper else 256, "mlp" if paper and stem != "vaml" else "dot"
@@ -374,7 +378,8 @@ def test_a_captioning_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     for phase in loaded.phase:
         actor = objective_of(phase) not in {"soft_q", "critic"}
         assert (phase.clip, phase.decay) == (1.0 if actor else 5.0, 1.0 if phase.anneal else 0.5)
-        assert phase.anneal == (not paper and phase.name in {"actor_critic", "continued"})
+        late = {"actor_critic", "continued", *(name.replace("-", "_") for name in SYSTEMS)}
+        assert phase.anneal == (not paper and phase.name in late)
         assert getattr(phase, "critic_clip", 5.0) == 5.0
     words = shlex.split((RECIPES / folder / f"{stem}.toml").read_text().splitlines()[0].split(": seqcredit ")[1])
     options = parser().parse_args(words)
@@ -413,6 +418,56 @@ def test_mle_for_captions_continues_with_the_joint_phases_optimizer() -> None:
     _, second = recipe("flickr8k", "mle-continued").phase
     joint = recipe("flickr8k", "erac").phase[2]
     assert second == Mle(**{key: getattr(joint, key) for key in KEYS} | {"name": "continued"})
+
+
+# The systems that the paper compares itself with.
+
+
+@pytest.mark.parametrize("stem", sorted(SYSTEMS))
+@pytest.mark.parametrize("folder", ["demo", "flickr8k", "multi30k-task2"])
+def test_every_system_starts_from_one_mle_and_has_the_updates_of_continued_mle(folder: str, stem: str) -> None:
+    loaded, continued = recipe(folder, stem), recipe(folder, "mle-continued")
+    assert (loaded.actor, loaded.phase[0]) == (continued.actor, continued.phase[0])
+    assert recipe(folder, "mle").phase == continued.phase[:1]
+    _, last = loaded.phase
+    assert objective_of(last) == last.name == stem.replace("-", "_")
+    assert last.check(loaded.payoff) is None
+    assert all(getattr(last, key) == getattr(continued.phase[1], key) for key in KEYS if key != "name")
+    assert not last.validates_start  # continued MLE has no such choice
+    edit = stem == "ocd"
+    assert loaded.payoff.metric == ("edit" if edit else "bleu")
+    if folder == "multi30k-task2":
+        assert loaded.payoff.references == ("own" if edit else "all")
+
+
+def test_the_systems_of_one_folder_are_those_of_another() -> None:
+    found = {path.stem for path in (RECIPES / "multi30k-task2").glob("*.toml")}
+    assert found >= SYSTEMS | {"mle", "mle-continued"}
+    assert {path.stem for path in (RECIPES / "demo").glob("*.toml")} >= SYSTEMS
+    assert len({recipe("multi30k-task2", stem).name for stem in found}) == len(found)
+
+
+@pytest.mark.parametrize("path", sorted((RECIPES / "multi30k-task2").glob("*.toml")), ids=lambda path: path.stem)
+def test_the_first_lines_prepare_descriptions_with_five_references(path: Path) -> None:
+    first, _, third, *_ = path.read_text().splitlines()
+    options = parser().parse_args(shlex.split(first.split(": seqcredit ")[1]))
+    assert (options.moses, options.lowercase, options.languages, options.min_count) == (True, True, ["de", "en"], 10)
+    assert [options.train, options.valid, options.test] == [
+        [Path(f"{name}.tsv")] for name in ("train", "val", "test_2016")
+    ]
+    assert third == (RECIPES / "multi30k-task2" / "mle.toml").read_text().splitlines()[2]
+
+
+def test_lines_of_task_2_have_their_own_reference_first(tmp_path: Path) -> None:
+    """What the third line of a recipe does to ten files of each split."""
+    for split, k, language in product(("train", "val", "test_2016"), range(1, 6), ("de", "en")):
+        (tmp_path / f"{split}.{k}.{language}").write_text("".join(f"{language} {k} {n}\n" for n in range(2)))
+    line = (RECIPES / "multi30k-task2" / "mle.toml").read_text().splitlines()[2].removeprefix("# ")
+    subprocess.run(["bash", "-c", line], cwd=tmp_path, check=True)
+    rows = [row.split("\t") for row in (tmp_path / "train.tsv").read_text().splitlines()]
+    assert len(rows) == 10
+    assert rows[3] == ["de 2 1", "en 2 1", "en 3 1", "en 4 1", "en 5 1", "en 1 1"]
+    assert all(row[0].removeprefix("de") == row[1].removeprefix("en") and len({*row[1:]}) == 5 for row in rows)
 
 
 # The other folders.

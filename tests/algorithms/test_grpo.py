@@ -1,12 +1,12 @@
 """GRPO: its gradient on average, its loss by hand, and that of TRL on the same numbers."""
 
-import importlib.util
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
+import needs
 from algorithms.enumerated import EARNED, EVERY, actor, average, gradient_of, log_likelihood
 from algorithms.tiny import BATCH, REWARD, models, noise, run
 from seqcredit.algorithms import Grpo, Models, Progress
@@ -73,8 +73,6 @@ def test_its_settings_are_the_papers() -> None:
 
 # TRL itself.
 
-needs_trl = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed: pip install trl")
-
 
 def of_trl(logp: Tensor, sampler: Tensor, start: Tensor, advantage: Tensor, mask: Tensor, **options: object) -> Tensor:
     """What GRPOTrainer makes of log-probabilities that its model is said to have."""
@@ -110,7 +108,7 @@ class _Lists(dict[str, list[float]]):
         return self.setdefault(key, [])
 
 
-@needs_trl
+@needs.trl
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(("kind", "length"), [("grpo", "sample"), ("dr_grpo", "longest")])
 def test_it_is_trls_loss(kind: str, length: str) -> None:
@@ -134,7 +132,7 @@ def test_it_is_trls_loss(kind: str, length: str) -> None:
     assert (ratio > 1.3).any()
 
 
-@needs_trl
+@needs.trl
 @pytest.mark.filterwarnings("default")
 def test_advantages_are_in_trls_standard_deviations() -> None:
     from trl.trainer.utils import nanstd

@@ -67,3 +67,4 @@ def test_what_is_drawn_grows_by_updates() -> None:
     phase = Mixer("m", 0.1, delta_start=1, delta=3, delta_every=10)
     assert [phase.drawn(Progress(update)) for update in (0, 9, 10, 19, 20, 35)] == [1, 1, 4, 4, 7, 10]
     assert phase.learns_references
+    assert not phase.guarded

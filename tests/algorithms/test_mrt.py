@@ -37,7 +37,7 @@ def test_of_the_whole_space_at_sharpness_1_it_is_the_expected_reward(
 
 @pytest.mark.parametrize("with_reference", [True, False])
 def test_some_sequences_by_the_papers_gradient(with_reference: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """alpha sum_y Q(y) (R(y) - mean of R) d log pi(y), eq. (13); what was drawn twice counts once."""
+    """alpha sum_y Q(y) (R(y) - mean of R) d log pi(y); what was drawn twice counts once."""
     net, drawn, sharpness = actor(), [2, 7, 2, 11, 7], 0.3
     rows = [REFERENCE, 2, 7, 11] if with_reference else [2, 7, 11]
     logp = log_likelihood(net, EVERY[rows])

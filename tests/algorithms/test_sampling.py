@@ -1,12 +1,41 @@
 """What phases that learn from samples without a critic share: bounds, and the references beside the samples."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from algorithms.enumerated import BLEU, EARNED, EVERY, ONE, actor, log_likelihood
 from algorithms.tiny import BATCH, models, noise, run
-from seqcredit.algorithms import Grpo, Models, Mrt, Ocd, Reinforce
+from seqcredit.algorithms import Grpo, Mixer, Models, Mrt, Ocd, Progress, Reinforce, Scst
 from seqcredit.algorithms.sampling import Sampling
 from seqcredit.rewards import EditDistance
+from seqcredit.training.learner import Learner
+
+LEARNING: dict[str, Sampling] = {
+    "REINFORCE": Reinforce("r", 0.5, baseline="others", samples=4),
+    "REINFORCE, moving mean": Reinforce("r", 0.5, baseline="mean", samples=4, credit="to_go", entropy_weight=0.01),
+    "SCST": Scst("r", 0.5, samples=4),
+    "GRPO": Grpo("g", 0.5, samples=4, length="sum", leash=0.0),
+    "MRT": Mrt("m", 2.0, samples=4, sharpness=0.5, with_reference=False),
+    "MIXER": Mixer("m", 0.5, samples=4, delta_start=1, delta_every=5),
+    "OCD": Ocd("o", 0.5, samples=2),
+}
+
+
+@pytest.mark.parametrize("phase", LEARNING.values(), ids=LEARNING)
+def test_what_is_to_be_expected_of_the_actor_rises(phase: Sampling) -> None:
+    """With real samples, in a space whose expected reward is known."""
+    net, earned = actor(), 0.0
+    before = float((log_likelihood(net, EVERY).exp() * EARNED).sum().detach())
+    learner = Learner({"actor": net}, replace(phase, extra_length=1), BLEU)
+    for update in range(25):
+        watched = learner.update(ONE, progress=Progress(update, 25, earned=earned))
+        total, number = watched.get("earned", (0.0, 1.0))
+        earned += 0.2 * (total / number - earned)
+    after = float((log_likelihood(net, EVERY).exp() * EARNED).sum().detach())
+    assert after > before + 0.15 * (float(EARNED.max()) - before), (before, after)
+
 
 KINDS: list[type[Sampling]] = [Reinforce, Grpo, Mrt, Ocd]
 

@@ -375,6 +375,56 @@ def test_a_run_with_a_leash_and_caution_resumes_bit_for_bit(
     assert all("drift" in entry for entry in joint)
 
 
+SYSTEMS = """
+name = "one after another"
+[actor]
+embedding = 12
+hidden = 12
+[[phase]]
+objective = "reinforce"
+baseline = "mean"
+leash = 0.1
+[[phase]]
+objective = "mixer"
+delta_every = 2
+samples = 2
+[[phase]]
+objective = "grpo"
+samples = 2
+[[phase]]
+objective = "mrt"
+samples = 2
+[[phase]]
+objective = "scheduled_sampling"
+pace = 3
+""".replace("[[phase]]", "[[phase]]\nlearning_rate = 0.01\noptimizer = 'adam'\nepochs = 1\nbatch_size = 30")
+
+
+@pytest.mark.slow
+def test_runs_of_samples_resume_bit_for_bit(data: Path, prepared: Prepared, tmp_path: Path, monkeypatch) -> None:
+    """Stopped within every phase: what a moving baseline, a leash and the schedules know is kept."""
+    whole, stopped = (make(tmp_path / name, data, text=SYSTEMS) for name in ("whole", "stopped"))
+    trainer(whole, prepared, log_every=2).train()
+    update, earned = Trainer._update, []
+
+    def stop_in_every_phase(self: Trainer, batches: Any, number: int, progress: Progress) -> None:
+        update(self, batches, number, progress)
+        earned.append(progress.earned)
+        self.stop = self.status.updates == 3
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_update", stop_in_every_phase)
+        for _ in range(5):
+            with pytest.raises(StoppedError):
+                trainer(stopped, prepared, log_every=2).train()
+    trainer(stopped, prepared, log_every=2).train()
+    assert same(final(whole), final(stopped))
+    assert without_times(whole) == without_times(stopped)
+    assert earned[0] == 0
+    assert len({*earned[:8]}) == 8  # a mean that moves
+    assert {e["phase"] for e in without_times(whole) if "drift" in e} == {"reinforce", "grpo"}
+
+
 ROOMY = ("accumulate=3", "optimizer=adamw", "weight_decay=0.1", "precision=bf16", "warmup=4", "anneal=true")
 
 

@@ -22,6 +22,7 @@ class Mixer(Reinforce):
     """MIXER: of a reference of T tokens the first T - Delta are learned, and what follows them is drawn."""
 
     learns_references: ClassVar[bool] = True
+    guarded: ClassVar[bool] = False  # the reward falls by itself while less of the reference is given
 
     baseline: Literal["greedy", "others", "mean", "none"] = "mean"  # the paper learns one, from the states
     delta_start: int = option(2, FROM_0)  # Delta at first

@@ -67,7 +67,7 @@ def risk(
 ) -> Float[Tensor, " B"]:
     """- the mean score of the sequences that count, by pi to the power `sharpness`, made to sum to 1 among them.
 
-    Shen et al. (2016), eq. (11) and (12); `logp` are those of whole sequences.
+    Shen et al. (2016); `logp` are those of whole sequences.
     """
     share = (sharpness * logp).masked_fill(~counts, -torch.inf).softmax(-1)
     return -(share * scores).sum(-1)
