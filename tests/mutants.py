@@ -38,8 +38,9 @@ SOURCE = ROOT / "src" / "seqcredit"
 AT_ONCE = 2
 SECONDS = 3.0  # that a mutant takes, about
 CPU_SECONDS, WALL_SECONDS = 150, 600  # an endless loop is noticed
+# What takes its time to import, before the fork.
 LOADED = ("torch", "hypothesis", "jaxtyping", "numpy", "sacrebleu", "safetensors.torch", "rich", "fastapi.testclient",
-          "matplotlib.figure", "PIL.Image")  # fmt: skip  # before the fork: each takes its time
+          "matplotlib.figure", "PIL.Image", "transformers.models.gpt2.modeling_gpt2")  # fmt: skip
 UNLOADED = ("cacheprovider", "anyio", "xdist", "unraisableexception")  # plugins that take time and do nothing here
 
 FOLDERS = ("credit", "rewards", "models", "search", "algorithms", "training")
@@ -107,7 +108,8 @@ class Verdict(NamedTuple):
     @property
     def word(self) -> str:
         stopped = -self.code in (signal.SIGXCPU, signal.SIGKILL)
-        return "endless" if stopped else {0: "SURVIVED", 1: "caught", 2: "caught"}.get(self.code, f"BROKEN {self.code}")
+        words = {0: "SURVIVED"} | dict.fromkeys((1, 2, 3, 4), "caught")  # 2 to 4: nothing could be imported
+        return "endless" if stopped else words.get(self.code, f"BROKEN {self.code}")
 
 
 class Job(NamedTuple):

@@ -265,6 +265,7 @@ def test_attention_is_a_distribution_over_the_source(kind) -> None:
     net = model(**kind)
     memory = net.encode(source_of(net))
     state, token = net.start(memory), None
+    assert state.attention.eq(0).all()
     for t in range(3):
         _, state = net.step(memory, state, token)
         token = TOKENS[:, t]
@@ -314,6 +315,7 @@ def test_products_of_turned_vectors_depend_on_distance_alone() -> None:
         turn = rotation(stretch * here + shift, 6, torch.float64)
         return rotate(q, turn) @ rotate(k, turn).mT
 
+    assert_near(rotate(q, rotation(0 * here, 6, torch.float64)), q)
     assert_near(products(0), products(3))
     assert_near(products(0), products(-11))
     assert differ(products(0), products(0, stretch=2))

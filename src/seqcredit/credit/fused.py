@@ -227,7 +227,7 @@ def actor(
     with learner:
         weights, _ = split(learner.numbers(weights, len(logits.features)), forced)
         gain, values, entropy, drift = (learner.zeros() for _ in range(4))
-        scratch = learner.tables(3 if start is None else 5)
+        scratch = learner.tables(2 if q is None else 3 if start is None else 5)
         for rows in learner.chunks():
             policy, logp = policy_of(learner, rows, scratch)
             entropy[rows] = -torch.linalg.vecdot(policy, logp)
