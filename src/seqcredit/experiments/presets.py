@@ -5,7 +5,7 @@ Every phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alo
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, Raml, Reinforce, SoftQ, Vaml
 from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Options, changed, in_common, option
@@ -21,6 +21,9 @@ class Plan(Options, ABC):
 
     epochs: int = option(10, FROM_1)  # at the most
     batch_size: int = option(50, FROM_1)
+    accumulate: int = option(1, FROM_1)  # parts of a batch, one after the other: less memory for the same update
+    gradient_checkpointing: bool = False  # backward computes what is within layers anew: less memory, more time
+    precision: Literal["float32", "bf16"] = "float32"  # of a loss's products
 
     @abstractmethod
     def phases(self, trained: bool) -> tuple[Phase, ...]:

@@ -13,6 +13,7 @@ from torch.profiler import record_function as part
 from seqcredit.algorithms import Models, Phase, Progress
 from seqcredit.algorithms.phase import Sums
 from seqcredit.draws import Noise
+from seqcredit.errors import require
 from seqcredit.models.critic import update_target
 from seqcredit.models.policy import Network
 from seqcredit.training.parallel import Held, hold, whole
@@ -55,6 +56,7 @@ class Learner:
         self.processes = processes or Processes()
         self.networks = {name: network for name, network in networks.items() if name not in ("target", "start")}
         self.held = {name: (held or {}).get(name) or self._hold(name) for name in self.networks}
+        self._recompute(phase.gradient_checkpointing)
         for name, network in self.networks.items():
             network.train(name in (phase.trains if phase.drops is None else phase.drops))
         if phase.follows(Progress()) is not None:
@@ -129,6 +131,13 @@ class Learner:
             for name in names:
                 _step(self.optimizers[name], self.phase.stride(name, progress) * self.phase.warmth(progress))
         return norms
+
+    def _recompute(self, on: bool) -> None:
+        """Gradient checkpointing of the networks that learn."""
+        can = {name: network.recompute(on and name in self.phase.trains) for name, network in self.networks.items()}
+        none = "gradient_checkpointing is for the layers of a Transformer or a model of Hugging Face"
+        here = any(can[name] for name in self.phase.trains)
+        require(here or not on, f"{self.phase.name}: {none}, and this phase trains none: leave it out.")
 
     def _hold(self, name: str) -> Held:
         return hold(self.networks[name], self.processes, name in self.phase.trains)
