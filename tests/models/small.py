@@ -1,5 +1,7 @@
 """Networks small and exact enough for every test, and their sentences."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -58,3 +60,18 @@ def assert_near(a: Tensor, b: Tensor) -> None:
 
 def differ(a: Tensor, b: Tensor) -> bool:
     return bool((a - b).abs().max() > 1e-4)
+
+
+@contextmanager
+def measured() -> Iterator[list[int]]:
+    """Bytes that are kept for backward, each tensor once."""
+    kept, seen = [0], set[int]()
+
+    def keep(tensor: Tensor) -> Tensor:
+        place = tensor.untyped_storage().data_ptr()
+        kept[0] += tensor.nbytes * (place not in seen)
+        seen.add(place)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield kept

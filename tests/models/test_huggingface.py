@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from models.pretrained import SOURCE, SOURCES, V, critic, kinds, policy
+from models.small import measured
 from seqcredit.algorithms import ActorCritic, Mle, Models, Outcome, Phase, Progress, Raml
 from seqcredit.draws import Noise, draw
 from seqcredit.models.huggingface import DecoderOnly, EncoderDecoder
@@ -192,3 +193,40 @@ def test_dropout_is_of_what_the_readout_sees(kind: str) -> None:
     assert not torch.allclose(scores, net.score(memory, tokens).table())
     assert net.eval().drop(4, Noise(torch.Generator(), 3)) is None
     assert not any(module.training for module in net.model.modules())
+
+
+@kinds
+@pytest.mark.parametrize("phase", [Mle("mle", 0.1), ActorCritic("ac", 0.1, tau=0.1, mle_weight=0.1)])
+def test_gradient_checkpointing_changes_memory_alone(kind: str, phase: Phase) -> None:
+    """With the same samples. What is kept for backward is a small part, also in a critic with such a body.
+
+    Llama's norms are in float32 whatever its weights are, so that the last digits of a cache show.
+    """
+    net, near = policy(kind), 1e-5 if kind == "llama" else 1e-10
+    judge = critic(net)
+    models, found = Models(net, judge, copy.deepcopy(judge)), []
+    for on in (False, True, False):
+        assert net.recompute(on)
+        assert judge.recompute(on)
+        with measured() as kept:
+            losses = outcome(phase, models, net.alphabet.eos).losses
+        grads = {name: gradients(loss, net if name == "actor" else judge) for name, loss in losses.items()}
+        found.append((losses, grads, kept[0]))
+    (plain, exact, much), (small, again, little), (_, _, back) = found
+    torch.testing.assert_close(small, plain, rtol=0, atol=near)
+    torch.testing.assert_close(again, exact, rtol=0, atol=near)
+    assert little < 0.6 * much
+    assert back == much
+
+
+def test_copies_of_a_checkpointed_model_compute_their_own_layers_anew() -> None:
+    net = policy("gpt2")
+    net.recompute(on=True)
+    other = copy.deepcopy(net)
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.zero_()
+    tokens = torch.tensor([[5, 6, 7]] * 3)
+    scores = other.score(other.encode(SOURCE), tokens).table()
+    torch.testing.assert_close(scores, policy("gpt2").score(policy("gpt2").encode(SOURCE), tokens).table())
+    assert sum(float(grad.abs().sum()) for grad in gradients(scores.square().sum(), other)) > 0

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.small import SOURCE, TOKENS, assert_near, by_steps, differ, generator, parts
+from models.small import SOURCE, TOKENS, assert_near, by_steps, differ, generator, measured, parts
 from seqcredit.credit.fused import cross_entropy
 from seqcredit.credit.tables import Table
 from seqcredit.draws import Noise
@@ -504,3 +504,25 @@ def test_it_learns_to_write_backwards(kind) -> None:
     found = greedy(net, net.encode(source), 6)
     assert found.shape == tokens.shape
     assert (found == tokens).all(1).double().mean() > 0.95
+
+
+@kinds
+@dropouts
+def test_gradient_checkpointing_changes_memory_alone(kind: dict[str, Any], dropped: bool) -> None:
+    net, found = model(**kind), []
+    net.train()
+    for on in (False, True):
+        assert net.recompute(on)
+        with measured() as kept:
+            memory = net.encode(source_of(net))
+            loss = (
+                net.score(memory, TOKENS, drop(net, 4, TOKENS.shape[1], dropped)).table().log_softmax(-1)[..., 3].sum()
+            )
+        found.append((loss, torch.autograd.grad(loss, [*net.parameters()], allow_unused=True), kept[0]))
+    (plain, exact, much), (small, again, little) = found
+    assert_near(small, plain)
+    for one, other in zip(again, exact, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+    assert little < 0.5 * much

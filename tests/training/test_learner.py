@@ -10,9 +10,11 @@ from torch import nn
 
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Models, Outcome, Phase, Progress, Raml, SoftQ, Vaml
 from seqcredit.draws import Noise
+from seqcredit.errors import UserError
 from seqcredit.models import critic as judges
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.policy import Network
+from seqcredit.models.transformer import TransformerNetwork
 from seqcredit.models.wrapped import Wrapped
 from seqcredit.rewards import Bleu
 from seqcredit.training.learner import DivergedError, Learner
@@ -301,6 +303,25 @@ def test_all_steps_are_shorter_while_a_phase_warms_up() -> None:
         assert made.optimizers["actor"].param_groups[0]["lr"] == 0.1
     for name, step in moved[0].items():
         torch.testing.assert_close(moved[1][name], 0.75 * step)
+
+
+# Gradient checkpointing.
+
+
+def test_networks_that_learn_are_checkpointed_and_the_next_phase_says_anew() -> None:
+    both = {name: TransformerNetwork(V, V, 8, 1, 2) for name in ("actor", "critic")}
+    both["critic"].reads = "references"
+    for phase, _ in PHASES:
+        if phase.name in ("mle", "vaml"):
+            learner(replace(phase, gradient_checkpointing=True), dict(both))
+            assert [network.recomputes for network in both.values()] == [True, False]
+    learner(PHASES[0][0], dict(both))
+    assert not both["actor"].recomputes
+
+
+def test_gradient_checkpointing_without_layers_is_refused_in_a_sentence() -> None:
+    with pytest.raises(UserError, match=r"^mle: gradient_checkpointing is for the layers of a Transformer .* leave it"):
+        learner(Mle("mle", 0.1, gradient_checkpointing=True))
 
 
 # Precision.

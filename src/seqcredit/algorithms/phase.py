@@ -153,6 +153,7 @@ class Phase(Options, ABC):
     weight_decay: float = option(0.0, NOT_NEGATIVE)  # of adamw; not of embeddings, nor of vectors: biases and norms
     batch_size: int = option(50, FROM_1)  # pairs; pictures, each with all of its captions
     accumulate: int = option(1, FROM_1)  # parts of a batch, one after the other: less memory for the same update
+    gradient_checkpointing: bool = False  # backward computes what is within layers anew: less memory, more time
     precision: Literal["float32", "bf16"] = "float32"  # of a loss's products; weights and sums keep theirs
     clip: float = option(5.0, ABOVE_0)  # global gradient norm, of each network
     epochs: int = option(30, FROM_0)  # at the most

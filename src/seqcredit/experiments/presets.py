@@ -48,6 +48,9 @@ class Plan(Options, ABC):
 
     epochs: int = option(10, FROM_1)  # at the most
     batch_size: int = option(50, FROM_1)
+    accumulate: int = option(1, FROM_1)  # parts of a batch, one after the other: less memory for the same update
+    gradient_checkpointing: bool = False  # backward computes what is within layers anew: less memory, more time
+    precision: Literal["float32", "bf16"] = "float32"  # of a loss's products
 
     @abstractmethod
     def phases(self, trained: bool) -> tuple[Phase, ...]:

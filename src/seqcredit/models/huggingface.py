@@ -6,7 +6,9 @@ ids and then ABSENT.
 """
 
 import inspect
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -16,7 +18,7 @@ from torch import Tensor, nn
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError, require
 from seqcredit.models.cache import Cached
-from seqcredit.models.policy import Body, Dropout, Linear, N, Scores, Tensors, Written
+from seqcredit.models.policy import Body, Dropout, Linear, N, Scores, Tensors, Written, recomputed
 from seqcredit.types import ABSENT, Alphabet
 
 if TYPE_CHECKING:
@@ -86,6 +88,16 @@ class Pretrained(Body[N, Cached]):
             raise UserError(f"{type(model).__name__} has no linear readout: give a model that predicts tokens.")
         self._register_state_dict_hook(_without_ties)
         self.register_load_state_dict_pre_hook(_with_ties)
+
+    recomputes = False
+
+    def recompute(self, on: bool) -> bool:
+        """By layers of the body. Transformers has this too, but for models in training, whose dropout is on."""
+        for layer in _layers(self.model):
+            vars(layer).pop("forward", None)
+            if on:
+                layer.forward = partial(recomputed, layer.forward)
+        return super().recompute(on)
 
     def train(self: "P", mode: bool = True) -> "P":
         """Its own dropout alone; nothing inside the model."""
@@ -219,16 +231,24 @@ class DecoderOnly(Pretrained[Prompt]):
         )
         from transformers import DynamicCache
 
-        states, cache = self._run(ids.clamp(min=0), mask, DynamicCache(config=self.model.config))
+        fresh = DynamicCache(config=self.model.config)
+        if self._anew:
+            with torch.no_grad():
+                cache = self._run(ids.clamp(min=0), mask, fresh)[1]
+            states = self._run(ids.clamp(min=0), mask, None)[0]
+        else:
+            states, cache = self._run(ids.clamp(min=0), mask, fresh)
         return Prompt(Encoded(states, mask, ids), Cached(cache, len(ids)))
 
     def hidden(
         self, memory: Prompt, tokens: Int[Tensor, "B T"], dropout: Dropout | None = None
     ) -> Float[Tensor, "B T D"]:
         """What the readout sees before each token."""
-        features = memory.states[:, -1:]
-        if tokens.shape[1] > 1:
-            mask = nn.functional.pad(memory.mask, (0, tokens.shape[1] - 1), value=True)
+        features, mask = memory.states[:, -1:], nn.functional.pad(memory.mask, (0, tokens.shape[1] - 1), value=True)
+        if self._anew:
+            ids = torch.cat([memory.ids.clamp(min=0), tokens[:, :-1]], 1)
+            features = self._run(ids, mask, None)[0][:, -tokens.shape[1] :]
+        elif tokens.shape[1] > 1:
             later, _ = self._run(tokens[:, :-1], mask, memory.cached.after(0).cache)
             features = torch.cat([features, later], 1)
         return features if dropout is None else features * dropout.along(tokens.shape[1])
@@ -249,15 +269,24 @@ class DecoderOnly(Pretrained[Prompt]):
         return features if dropout is None else features * dropout, after
 
     def _run(
-        self, ids: Int[Tensor, "B t"], mask: Bool[Tensor, "B L"], cache: "Cache"
+        self, ids: Int[Tensor, "B t"], mask: Bool[Tensor, "B L"], cache: "Cache | None"
     ) -> tuple[Float[Tensor, "B t D"], "Cache"]:
         """The body over some ids, the last t places of the mask, after what the cache holds."""
         places = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         positions = {"position_ids": places} if self._positions else {}
         out = self.model.get_decoder()(
-            input_ids=ids, attention_mask=mask.long(), past_key_values=cache, use_cache=True, **positions
+            input_ids=ids,
+            attention_mask=mask.long(),
+            past_key_values=cache,
+            use_cache=cache is not None,
+            **positions,
         )
         return out.last_hidden_state, out.past_key_values
+
+    @property
+    def _anew(self) -> bool:
+        """Whether its layers will be computed twice: then they cannot write into a cache."""
+        return bool(self.recomputes) and torch.is_grad_enabled()
 
     @torch.no_grad()
     def _try(self) -> None:
@@ -265,6 +294,12 @@ class DecoderOnly(Pretrained[Prompt]):
         source, tokens = _sample_ids(self.alphabet, self._head.weight.device)
         own = self.model(input_ids=torch.cat([source, tokens[:, :-1]], 1), use_cache=False)
         self._calibrate(self.hidden(self.encode(source), tokens), own.logits[:, source.shape[1] - 1 :])
+
+
+def _layers(module: nn.Module) -> Iterator[nn.Module]:
+    """Those of its stacks."""
+    for child in module.children():
+        yield from child if isinstance(child, nn.ModuleList) else _layers(child)
 
 
 def _ties(module: nn.Module, prefix: str) -> dict[str, str]:

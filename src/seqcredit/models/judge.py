@@ -80,6 +80,10 @@ class Judge(Policy[Judged, Rows]):
             rows.insert(0, batch.source)
         return self.encode(torch.cat(rows, 1))
 
+    def recompute(self, on: bool) -> bool:
+        """Within the layers of its body."""
+        return self.body.recompute(on)
+
     def score(self, memory: Judged, tokens: Int[Tensor, "B T"], dropout: Dropout | None = None) -> Linear:
         """Q of every action before each token."""
         return self._valued(memory, self.body.hidden(memory.inner, tokens))

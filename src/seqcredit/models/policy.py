@@ -8,11 +8,13 @@ key-value cache, anything.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from seqcredit.draws import Noise
 from seqcredit.types import Alphabet, Batch
@@ -62,6 +64,7 @@ def tensors_of(rows: Tensors) -> list[Tensor]:
 
 
 R = TypeVar("R", bound=Rows)
+T = TypeVar("T")
 
 
 def repeat(rows: R, times: int, device: torch.device) -> R:
@@ -154,6 +157,7 @@ class Policy(nn.Module, ABC, Generic[M, S]):
 
     alphabet: Alphabet
     reads: Literal["source", "references"] = "source"  # which half of a batch `encode` gets
+    recomputes: bool | None = None  # whether backward computes what is within layers anew; None: it has no way to
 
     @abstractmethod
     def encode(self, source: Tensor, /) -> M:
@@ -181,6 +185,16 @@ class Policy(nn.Module, ABC, Generic[M, S]):
     def drop(self, length: int, noise: Noise) -> Dropout | None:
         """Draw what is dropped along sequences; None where nothing is, or where the model drops on its own."""
         return None
+
+    def recompute(self, on: bool) -> bool:
+        """Gradient checkpointing, on or off: what is within layers is not kept for backward. Whether it can."""
+        if self.recomputes is not None:
+            self.recomputes = on
+        return self.recomputes is not None
+
+    def through(self, layer: Callable[..., T], *given: object) -> T:
+        """What one of its layers gives."""
+        return recomputed(layer, *given) if self.recomputes else layer(*given)
 
     def _apply(self: Same, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Same:
         """Whatever moves the weights moves the mask of the actions, too."""
@@ -265,6 +279,14 @@ class Branching(ABC):
         The rows are those of `credit.tables.share`: all states of the first sequence, and of the others the states
         after their fork, in the order of (B, M, T). None if this policy cannot share them.
         """
+
+
+def recomputed(layer: Callable[..., T], *given: object, **named: object) -> T:
+    """What a layer gives; what is within it is computed anew in backward instead of being kept."""
+    if not torch.is_grad_enabled():
+        return layer(*given, **named)
+    result: T = checkpoint(partial(layer, **named), *given, use_reentrant=False, preserve_rng_state=False)
+    return result
 
 
 def read(model: Policy[M, S], batch: Batch) -> M:

@@ -74,7 +74,7 @@ class TransformerNetwork(Body[Source, Past]):
         shared = pictures or not decoder_only or source == size
         require(shared, f"source = {source}: one stack reads the {size} ids that it writes, so choose {size}")
         self.head, self.dropout, self.source_eos, self.decoder_only = width // heads, dropout, source_eos, decoder_only
-        self.drops = 1 + layers * (2 if decoder_only else 3)  # parts that have dropout
+        self.drops, self.recomputes = 1 + layers * (2 if decoder_only else 3), False  # parts that have dropout
         apart = not (pictures or decoder_only)
         self.picture = nn.Linear(source, PREFIX * width, bias=False) if pictures else None
         self.source_embedding = nn.Embedding(source, width) if apart else None
@@ -103,7 +103,7 @@ class TransformerNetwork(Body[Source, Past]):
         position = mask.cumsum(1) - mask.sum(1, keepdim=True) - 1  # backwards from bos, which is at 0
         turn, places = rotation(position, self.head, x.dtype), []
         for layer in self.decoder if self.decoder_only else self.encoder:
-            x, own, _ = layer(x, turn, mask[:, None, None])
+            x, own, _ = self.through(layer, x, turn, mask[:, None, None])
             places.append(own)
         x = (self.source_norm or self.norm)(x)
         crossed = [layer.cross.places(x) for layer in cast(Iterable[Layer], self.decoder) if layer.cross is not None]
@@ -153,11 +153,11 @@ class TransformerNetwork(Body[Source, Past]):
         if self.decoder_only:
             earlier = memory.mask.new_ones(len(words), new, t + new).tril(t)
             seen = torch.cat([memory.mask.unsqueeze(1).expand(-1, new, -1), earlier], 2).unsqueeze(1)
-        masks = None if kept is None else iter(kept.chunk(self.drops, -1))
-        x, queries, places = _dropped(words, masks), words, []
+        masks = [] if kept is None else [*kept.chunk(self.drops, -1)]
+        x, queries, places, each = _dropped(words, iter(masks[:1])), words, [], self.drops // len(self.decoder)
         for i, layer in enumerate(self.decoder):
             past, source = state.places[:, i], (memory.places[:, i], memory.mask[:, None, None])
-            x, own, queries = layer(x, turn, seen, past, source, masks)
+            x, own, queries = self.through(layer, x, turn, seen, past, source, masks[1 + i * each :][:each])
             places.append(own)
         return self.norm(x), places, queries
 
@@ -180,18 +180,18 @@ class Layer(nn.Module):
         seen: Bool[Tensor, "B 1 #T P"] | None,
         past: Float[Tensor, "B 2 H t d"] | None = None,
         source: tuple[Tensor, Tensor] | None = None,
-        masks: Iterator[Tensor] | None = None,
+        masks: Iterable[Tensor] = (),
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B 2 H P d"], Float[Tensor, "B H T d"]]:
         """The states after this layer, all places of this stack, and the last queries."""
-        normed = self.own_norm(x)
+        normed, kept = self.own_norm(x), iter(masks)
         queries, places = self.own.queries(normed, turn), self.own.places(normed, turn)
         places = places if past is None else torch.cat([past, places], 3)
-        x = x + _dropped(self.own(queries, places, seen), masks)
+        x = x + _dropped(self.own(queries, places, seen), kept)
         if self.cross is not None and source is not None:
             queries = self.cross.queries(self.cross_norm(x))
-            x = x + _dropped(self.cross(queries, *source), masks)
+            x = x + _dropped(self.cross(queries, *source), kept)
         mlp = self.out(nn.functional.gelu(self.inner(self.norm(x))))
-        return x + _dropped(mlp, masks), places, queries
+        return x + _dropped(mlp, kept), places, queries
 
 
 class Attention(nn.Module):
@@ -235,9 +235,9 @@ def rotate(x: Float[Tensor, "B H T d"], turn: Turn) -> Float[Tensor, "B H T d"]:
     return torch.cat([a * cos - b * sin, a * sin + b * cos], -1).to(x.dtype)
 
 
-def _dropped(part: Tensor, masks: Iterator[Tensor] | None) -> Tensor:
-    """What is left of a part; each takes the next mask."""
-    return part if masks is None else part * next(masks)
+def _dropped(part: Tensor, masks: Iterator[Tensor]) -> Tensor:
+    """What is left of a part; each takes the next mask, if there are any."""
+    return part if (mask := next(masks, None)) is None else part * mask
 
 
 @torch.no_grad()

@@ -13,6 +13,7 @@ from torch.profiler import record_function as part
 from seqcredit.algorithms import Models, Phase, Progress
 from seqcredit.algorithms.phase import Sums
 from seqcredit.draws import Noise
+from seqcredit.errors import require
 from seqcredit.models.critic import update_target
 from seqcredit.models.policy import Network
 from seqcredit.search.sample import device_of
@@ -57,6 +58,7 @@ class Learner:
         self.processes = processes or Processes()
         self.policies = {name: network for name, network in networks.items() if name not in ("target", "start")}
         self.held = {name: (held or {}).get(name) or self._hold(name, each) for name, each in self.policies.items()}
+        self._recompute(phase.gradient_checkpointing)
         for name, network in self.policies.items():
             network.train(name in (phase.trains if phase.drops is None else phase.drops))
         if phase.follows(Progress()) is not None:
@@ -137,6 +139,14 @@ class Learner:
             for name in names:
                 _step(self.optimizers[name], self.phase.stride(name, progress) * self.phase.warmth(progress))
         return norms
+
+    def _recompute(self, on: bool) -> None:
+        """Gradient checkpointing of the networks that learn."""
+        trains = self.phase.trains
+        can = {name for name, network in self.policies.items() if network.recompute(on and name in trains)}
+        none = "gradient_checkpointing is for the layers of a Transformer or a model of Hugging Face"
+        here = not can.isdisjoint(trains)
+        require(here or not on, f"{self.phase.name}: {none}, and this phase trains none: leave it out.")
 
     def _hold(self, name: str, network: nn.Module) -> Held:
         return hold(network, self.processes, name in self.phase.trains)
