@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import tempfile
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,10 @@ ORDER = {
 }
 # What --help may not wait for: heavy packages, and parts of the standard library that take longer than all else here.
 SLOW = ["torch", "numpy", "rich", "importlib.metadata", "inspect", "json", "subprocess", "seqcredit.experiments"]
+
+
+MEMORY = "There is not enough memory for this: make the networks, the batches or the beam smaller."
+LOOK = "look at the path, who may read and write it, and the room that is left."
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -102,6 +108,11 @@ def test_a_slip_of_the_hand_gets_one_sentence(arguments: list[str], sentence: st
     [
         (UserError("That is so."), 2, "seqcredit: That is so.\n"),
         (KeyboardInterrupt(), 130, "seqcredit: interrupted.\n"),
+        (UserError("a\nb\x00"), 2, "seqcredit: a\\nb\\x00\n"),
+        (MemoryError(), 2, f"seqcredit: {MEMORY}\n"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, f"seqcredit: {MEMORY}\n"),
+        (PermissionError(13, "Permission denied", "a/b"), 2, f"seqcredit: a/b: Permission denied; {LOOK}\n"),
+        (OSError(28, "No space left on device"), 2, f"seqcredit: No space left on device; {LOOK}\n"),
     ],
 )
 def test_what_is_raised_becomes_an_exit_code(
@@ -119,6 +130,59 @@ def test_what_is_raised_becomes_an_exit_code(
         main(["recipes"])
     assert ended.value.code == code
     assert capsys.readouterr() == ("", said)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, code: int = 70) -> str:
+    """What a command says that nobody has foreseen to fail."""
+
+    def fail(_: object) -> int:
+        raise ZeroDivisionError("of a kind")
+
+    monkeypatch.setattr(recipes, "run", fail)
+    with pytest.raises(SystemExit) as ended:
+        main(["recipes"])
+    assert ended.value.code == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err
+
+
+def test_the_unforeseen_is_one_sentence_and_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("SEQCREDIT_DEBUG", raising=False)
+    err = failing(monkeypatch, capsys)
+    (kept,) = tmp_path.iterdir()
+    said = f"This should not have happened (ZeroDivisionError); {kept} says where: please send it to the authors."
+    assert err == f"seqcredit: {said}\n"
+    text = kept.read_text()
+    assert "ZeroDivisionError: of a kind" in text
+    assert f"seqcredit {version('seqcredit')}, torch " in text
+    assert "command: " in text
+
+
+def test_the_unforeseen_without_a_place_for_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    monkeypatch.delenv("SEQCREDIT_DEBUG", raising=False)
+    assert failing(monkeypatch, capsys) == (
+        "seqcredit: This should not have happened (ZeroDivisionError); SEQCREDIT_DEBUG=1 shows where.\n"
+    )
+    monkeypatch.setenv("SEQCREDIT_DEBUG", "1")
+    shown = failing(monkeypatch, capsys)
+    assert "Traceback (most recent call last)" in shown
+    assert shown.endswith("ZeroDivisionError: of a kind\n")
+
+
+def test_a_sentence_has_an_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["table", "x" * 90_000])
+    _, err = capsys.readouterr()
+    assert len(err) < 700
+    assert err.startswith("seqcredit: argument RESULTS: 'xxx")
+    assert err.endswith("File name too long. See 'seqcredit table --help'.\n")
 
 
 def test_a_reader_that_has_gone_is_no_error() -> None:

@@ -49,6 +49,7 @@ WRONG = {
     "replace(Mle('x', 0.1), clip=-1)": "Mle: clip is -1, but it must be above 0 and finite.",
     "Recipe('r', (), seed=-1)": "Recipe: seed is -1, but it must be from 0 up to, but without, 2 ** 63.",
     "Recipe('r', (), payoff=3)": "Recipe: payoff must be a table, not 3.",
+    "Recipe('r', (), beam=2**31)": "Recipe: beam is 2147483648, but whole numbers are below 2 ** 31.",
     "Recipe('r', (), beam=0)": "Recipe: beam is 0, but it must be 1 or more.",
 }
 RIGHT = {

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Fidelity = Literal["default", "paper", "released"]
 FIDELITIES: tuple[Fidelity, ...] = ("default", "paper", "released")
+LARGEST = 2**31  # and more, whole numbers are not, but for seeds
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 T = TypeVar("T")
 
@@ -49,6 +50,8 @@ FROM_0 = Range("0 or more", lambda x: x >= 0)
 FROM_1 = Range("1 or more", lambda x: x >= 1)
 FROM_2 = Range("2 or more", lambda x: x >= 2)
 EVEN = Range("an even number from 2 on, because two directions share it", lambda x: x >= 2 and x % 2 == 0)
+EPOCHS = Range("0 or more, and at most 1,000,000", lambda x: 0 <= x <= 1_000_000)
+LAYERS = Range("1 or more, and at most 1,000", lambda x: 1 <= x <= 1_000)
 SEED = Range("from 0 up to, but without, 2 ** 63", lambda x: 0 <= x < 2**63)
 
 
@@ -107,6 +110,8 @@ def checked(kind: type[Options], values: Mapping[str, object], where: str) -> di
             within: Range | None = each.metadata.get("within")
             if value is not None and within is not None and not within.holds(value):
                 raise UserError(f"{where}: {each.name} is {values[each.name]!r}, but it must be {within.said}.")
+            if type(value) is int and value >= LARGEST and within is not SEED:
+                raise UserError(f"{where}: {each.name} is {value}, but whole numbers are below 2 ** 31.")
             found[each.name] = value
     return found
 

@@ -42,6 +42,22 @@ def test_numbers(read: Callable[[str], float], good: dict[str, float], bad: list
         assert str(said.value).startswith(f"{text!r} is not a")
 
 
+def test_paths_that_may_not_be_read_or_written(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    (tmp_path / "loop").symlink_to("loop")
+    for read in (shared.given, shared.wanted):
+        for path in (file, tmp_path, tmp_path / "new", tmp_path / "a" / "new"):
+            assert read(str(path)) == path
+        for text, said in ((f"{tmp_path}/{'x' * 300}", "File name too long"), (f"{tmp_path}/loop", "symbolic links")):
+            with pytest.raises(argparse.ArgumentTypeError, match=said):
+                read(text)
+    with pytest.raises(argparse.ArgumentTypeError, match="file is not a folder"):
+        shared.wanted(f"{file}/new")
+    with pytest.raises(argparse.ArgumentTypeError, match="cannot be made"):
+        shared.wanted("")
+
+
 def options(**given: object) -> argparse.Namespace:
     return argparse.Namespace(**given)
 

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -6,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stored
-from seqcredit.data.storage import Sequences, growing_array, new_folder, write_sequences, write_whole
+from seqcredit.data.storage import (
+    Sequences,
+    check_file,
+    checksum,
+    growing_array,
+    held,
+    new_folder,
+    write_sequences,
+    write_whole,
+)
 from seqcredit.errors import UserError
 from seqcredit.types import pad
 
@@ -160,3 +171,37 @@ def test_a_file_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
     write_whole(path, b"third")
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("result.json", b"third")]
+
+
+def test_a_folder_is_held_by_one_process_and_by_no_dead_one(tmp_path: Path) -> None:
+    code = f"""
+import sys, time
+from pathlib import Path
+from seqcredit.data.storage import held
+with held(Path({str(tmp_path)!r}), "busy"):
+    print("mine", flush=True)
+    time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"mine\n"
+        with pytest.raises(UserError, match=r"^busy$"), held(tmp_path, "busy"):
+            raise AssertionError("it is not ours")
+        process.kill()
+    with held(tmp_path, "busy"), pytest.raises(UserError, match=r"^busy$"), held(tmp_path, "busy"):
+        raise AssertionError("it is not free")
+    with held(tmp_path, "busy"):
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_compared_with_its_checksum_again_when_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    expected = checksum(path)
+    check_file(path, expected, "mend it")
+    path.write_bytes(b"two")
+    with pytest.raises(UserError, match=r"a has changed since it was written: mend it\.$"):
+        check_file(path, expected, "mend it")
+    path.unlink()
+    with pytest.raises(UserError, match=r"a is missing: mend it\.$"):
+        check_file(path, expected, "mend it")

@@ -236,17 +236,19 @@ UP_TO_1 = ("above 0 and at most 1", ["1e-9", "1"], ["0", "1.5", "-1", "nan", "in
 FROM_0 = ("0 or more", ["0", "1"], ["-1"])
 FROM_1 = ("1 or more", ["1", "2"], ["0", "-1"])
 FROM_2 = ("2 or more", ["2", "3"], ["1", "0", "-1"])
+EPOCHS = ("0 or more, and at most 1,000,000", ["0", "1000000"], ["-1", "1000001", "9" * 19])
+LAYERS = ("1 or more, and at most 1,000", ["1", "1000"], ["0", "1001", "0x7fffffff"])
 EVEN = ("an even number from 2 on, because two directions share it", ["2", "12"], ["0", "-2", "7"])
 SEED = ("from 0 up to, but without, 2 ** 63", ["0", str(2**63 - 1)], ["-1", str(2**63)])
 Interval = tuple[str, list[str], list[str]]
-SIZES = {"embedding": FROM_1, "hidden": EVEN, "layers": FROM_1, "dropout": BELOW_1, "copy": FROM_0}
+SIZES = {"embedding": FROM_1, "hidden": EVEN, "layers": LAYERS, "dropout": BELOW_1, "copy": FROM_0}
 ONLY_0 = ("0 or more", ["0"], ["-1"])  # and no more where something else forbids it
 EVERY_PHASE = {
     "learning_rate": ABOVE_0,
     "beta1": BELOW_1,
     "batch_size": FROM_1,
     "clip": ABOVE_0,
-    "epochs": FROM_0,
+    "epochs": EPOCHS,
     "decay": UP_TO_1,
     "decays": FROM_0,
     "validate_every": FROM_0,

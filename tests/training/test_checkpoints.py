@@ -36,6 +36,17 @@ def test_an_unfinished_one_does_not_count(tmp_path: Path) -> None:
     assert checkpoints.load(tmp_path, "00000002").state == {"number": 2}
 
 
+def test_where_none_is_whole_nothing_begins_anew(tmp_path: Path) -> None:
+    said: list[str] = []
+    assert checkpoints.newest(tmp_path, said.append) is None
+    for number in (1, 2):
+        checkpoints.save(tmp_path, f"{number:08d}", some(number))
+        (tmp_path / f"{number:08d}" / "state.json").write_text("[" * 100_000)
+    with pytest.raises(UserError, match=r"00000001 is damaged .* there is no whole one in .*; the log is kept\.$"):
+        checkpoints.newest(tmp_path, said.append)
+    assert len(said) == 1
+
+
 @pytest.mark.parametrize("harm", ["cut", "flip", "state", "missing", "nonsense"])
 def test_a_damaged_one_is_noticed_and_the_one_before_it_taken(tmp_path: Path, harm: str) -> None:
     for number in (1, 2):

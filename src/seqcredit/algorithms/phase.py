@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from seqcredit.draws import Noise
 from seqcredit.errors import require
 from seqcredit.models.policy import Network
-from seqcredit.options import ABOVE_0, BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, UP_TO_1, Options, option, required
+from seqcredit.options import ABOVE_0, BELOW_1, EPOCHS, FROM_0, FROM_1, NOT_NEGATIVE, UP_TO_1, Options, option, required
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Alphabet, Batch, Reward
 
@@ -156,7 +156,7 @@ class Phase(Options, ABC):
     gradient_checkpointing: bool = False  # backward computes what is within layers anew: less memory, more time
     precision: Literal["float32", "bf16"] = "float32"  # of a loss's products; weights and sums keep theirs
     clip: float = option(5.0, ABOVE_0)  # global gradient norm, of each network
-    epochs: int = option(30, FROM_0)  # at the most
+    epochs: int = option(30, EPOCHS)  # at the most
     updates: int = option(0, FROM_0)  # at the most; 0 is as many as the epochs have
     decay: float = option(0.5, UP_TO_1)  # factor of the learning rate when validation does not improve
     decays: int = option(6, FROM_0)  # then stop

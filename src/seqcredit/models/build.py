@@ -17,7 +17,7 @@ from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.policy import AnyBody, Network
 from seqcredit.models.transformer import TransformerNetwork
 from seqcredit.models.twin import Twin
-from seqcredit.options import BELOW_1, EVEN, FROM_0, FROM_1, Options, option
+from seqcredit.options import BELOW_1, EVEN, FROM_0, FROM_1, LAYERS, Options, option
 from seqcredit.types import EOS, Alphabet
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class LSTM(Architecture):
 
     embedding: int = option(256, FROM_1)
     hidden: int = option(256, EVEN)
-    layers: int = option(1, FROM_1)
+    layers: int = option(1, LAYERS)
     attention: Literal["dot", "mlp", "none"] = "dot"  # "none" for an actor that looks at pictures
     input_feeding: bool = False
     dropout: float = option(0.3, BELOW_1)
@@ -162,7 +162,7 @@ class Transformer(Architecture):
     """
 
     width: int = option(256, FROM_1)
-    layers: int = option(3, FROM_1)  # of the encoder, and of the decoder
+    layers: int = option(3, LAYERS)  # of the encoder, and of the decoder
     heads: int = option(4, FROM_1)
     dropout: float = option(0.1, BELOW_1)
     copy: int = option(64, FROM_0)  # critics: width of a word's code, by which Q speaks of the reference's words

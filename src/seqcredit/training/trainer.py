@@ -15,7 +15,7 @@ from seqcredit.algorithms import Phase, Progress, objective_of
 from seqcredit.data.batches import Indices, Loader, epoch_batches, padding_ratio
 from seqcredit.data.storage import held as locked
 from seqcredit.errors import UserError
-from seqcredit.training import checkpoints, watch, weights
+from seqcredit.training import checkpoints, precision, watch, weights
 from seqcredit.training.checkpoints import Checkpoint
 from seqcredit.training.learner import DivergedError, Learner
 from seqcredit.training.log import Log, log_entries
@@ -44,6 +44,7 @@ class Trainer:
         device: torch.device | str = "cpu",
         processes: Processes | None = None,
     ) -> None:
+        precision.check(task.phases, device)
         self.task, self.folder, self.device = task, folder, device
         self.checkpoints = folder / "checkpoints"
         self.reporting, self.processes = reporting or Reporting(), processes or Processes()
