@@ -30,15 +30,20 @@ def pairs(count: int = 120, seed: int = 0) -> list[tuple[str, str]]:
 
 
 PUBLIC = {
+    "A2C",
     "AC",
+    "BSO",
     "ERAC",
     "LSTM",
     "MLE",
+    "PCL",
     "RAML",
     "REINFORCE",
+    "SAC",
     "SCST",
     "VAML",
     "Evaluation",
+    "ProfessorForcing",
     "Trained",
     "Transformer",
     "load",

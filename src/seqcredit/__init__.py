@@ -6,9 +6,9 @@
     trained.translate("guten morgen")
 
 `train` trains, `load` opens a run folder, `MLE`, `RAML`, `VAML`, `AC`, `ERAC`, `REINFORCE` and `SCST` are the
-algorithms. The model is `LSTM` (the paper's), `Transformer`, one of transformers with its tokenizer, or a module of
-your own. `rewards` scores every prefix, `models` says what any other model must do. All of it is imported when it is
-first used.
+algorithms; `A2C`, `SAC`, `PCL`, `BSO` and `ProfessorForcing` are more, to compare with. The model is `LSTM` (the
+paper's), `Transformer`, one of transformers with its tokenizer, or a module of your own. `rewards` scores every prefix,
+`models` says what any other model must do. All of it is imported when it is first used.
 """
 
 import importlib
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seqcredit import models, rewards
     from seqcredit.api import train
+    from seqcredit.experiments.compared import A2C, BSO, PCL, SAC, ProfessorForcing
     from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, REINFORCE, SCST, VAML
     from seqcredit.models.build import LSTM, Transformer
     from seqcredit.trained import Evaluation, Trained, load
@@ -24,15 +25,20 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "A2C",
     "AC",
+    "BSO",
     "ERAC",
     "LSTM",
     "MLE",
+    "PCL",
     "RAML",
     "REINFORCE",
+    "SAC",
     "SCST",
     "VAML",
     "Evaluation",
+    "ProfessorForcing",
     "Trained",
     "Transformer",
     "load",
@@ -45,6 +51,7 @@ _FROM = {
     "train": "seqcredit.api",
     **dict.fromkeys(("Evaluation", "Trained", "load"), "seqcredit.trained"),
     **dict.fromkeys(("AC", "ERAC", "MLE", "RAML", "REINFORCE", "SCST", "VAML"), "seqcredit.experiments.presets"),
+    **dict.fromkeys(("A2C", "BSO", "PCL", "SAC", "ProfessorForcing"), "seqcredit.experiments.compared"),
     **dict.fromkeys(("LSTM", "Transformer"), "seqcredit.models.build"),
 }
 

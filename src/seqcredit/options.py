@@ -47,6 +47,7 @@ BELOW_1 = Range("from 0 up to, but without, 1", lambda x: 0 <= x < 1)
 UP_TO_1 = Range("above 0 and at most 1", lambda x: 0 < x <= 1)
 FROM_0 = Range("0 or more", lambda x: x >= 0)
 FROM_1 = Range("1 or more", lambda x: x >= 1)
+FROM_2 = Range("2 or more", lambda x: x >= 2)
 EVEN = Range("an even number from 2 on, because two directions share it", lambda x: x >= 2 and x % 2 == 0)
 SEED = Range("from 0 up to, but without, 2 ** 63", lambda x: 0 <= x < 2**63)
 

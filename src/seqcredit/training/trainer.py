@@ -119,7 +119,7 @@ class Trainer:
         batches = self._batches(phase, status.epoch)[: lengths[status.epoch]]
         while status.batch < len(batches):
             started = time.monotonic()
-            progress = Progress(status.updates, sum(lengths), status.explained, status.last)
+            progress = Progress(status.updates, sum(lengths), status.explained, last=status.last)
             self._update(batches, status.batch, progress)
             status.batch += 1
             status.updates += 1
