@@ -80,12 +80,13 @@ def test_every_recipe_key_is_explained_once() -> None:
             assert f"| `{field.name}` |" in text, field.name
 
 
-def test_names_in_the_map_exist() -> None:
-    """`credit.x.y` and `rewards.X` of paper-to-code are real."""
+@pytest.mark.parametrize("page", ["paper-to-code.md", "systems-to-code.md"])
+def test_names_in_the_map_exist(page: str) -> None:
+    """`credit.x.y` and `rewards.X` of both maps are real."""
     import importlib.util
 
-    text = (DOCS / "paper-to-code.md").read_text()
-    names = set(re.findall(r"`((?:credit|rewards|training|algorithms)\.[\w.]+)[`(]", text))
+    text = (DOCS / page).read_text()
+    names = set(re.findall(r"`((?:credit|rewards|search|training|algorithms|results)\.[\w.]+)[`(]", text))
     assert len(names) > 15
     for name in names:
         module, _, attribute = f"seqcredit.{name}".rpartition(".")

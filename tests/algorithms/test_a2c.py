@@ -120,6 +120,7 @@ def test_the_actor_waits_for_its_critic() -> None:
         5.0,
     )
     assert A2c("a2c", 0.1).rate("critic") == 0.1
+    assert phase.judged_tau == phase.later_tau == 0
 
 
 def test_each_loss_reaches_its_own_network_and_what_is_watched_has_no_gradient() -> None:

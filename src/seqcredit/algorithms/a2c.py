@@ -64,6 +64,11 @@ class A2c(Sampling):
         """Of every state; without a weight it is only watched."""
         return entropy(actor.logp if self.entropy_weight else actor.logp.detach())
 
+    @property
+    def judged_tau(self) -> float:
+        """V is that of the reward alone."""
+        return 0.0
+
     def rate(self, network: str) -> float:
         """The critic may have a rate of its own."""
         own = self.critic_learning_rate if network == "critic" else None
