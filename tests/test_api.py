@@ -30,7 +30,9 @@ def pairs(count: int = 120, seed: int = 0) -> list[tuple[str, str]]:
 
 
 PUBLIC = {
+    "A2C",
     "AC",
+    "BSO",
     "ERAC",
     "GRPO",
     "LSTM",
@@ -38,11 +40,14 @@ PUBLIC = {
     "MLE",
     "MRT",
     "OCD",
+    "PCL",
     "RAML",
     "REINFORCE",
+    "SAC",
     "SCST",
     "VAML",
     "Evaluation",
+    "ProfessorForcing",
     "ScheduledSampling",
     "Trained",
     "Transformer",

@@ -356,9 +356,18 @@ def test_what_the_paper_leaves_open_is_the_released_codes(stem: str) -> None:
 
 # The paper's captions.
 
+# The systems that the paper compares itself with: the last phase of each, and the networks that it has.
+COMPARED = {
+    "a2c": "a2c",
+    "bso": "bso",
+    "guide": "critic",
+    "pcl": "pcl",
+    "professor-forcing": "professor_forcing",
+    "sac": "sac",
+}
 CAPTIONING = {
     "coco": ("paper", FIVE | {"erac-without-future-entropy"}),
-    "flickr8k": ("default", FIVE | SYSTEMS | {"mle-continued"}),
+    "flickr8k": ("default", FIVE | SYSTEMS | {"mle-continued"} | COMPARED.keys()),
 }
 CAPTION_CELLS = [(folder, stem) for folder, (_, stems) in CAPTIONING.items() for stem in sorted(stems)]
 
@@ -369,8 +378,9 @@ def test_a_captioning_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     loaded = recipe(folder, stem)
     assert {path.stem for path in (RECIPES / folder).glob("*.toml")} == stems
     paper = folder == "coco"
-    payoff = Payoff(metric="edit" if stem == "ocd" else "bleu", references="own")
-    assert (loaded.fidelity, loaded.data, loaded.payoff) == (fidelity, "", payoff)
+    payoff = {"metric": "edit"} if stem == "ocd" else {}
+    payoff |= {"scaled": False, "unfinished": "nothing"} if stem == "guide" else {}
+    assert (loaded.fidelity, loaded.data, loaded.payoff) == (fidelity, "", Payoff(references="own", **payoff))
     assert loaded.actor == LSTM(512, 512, 1, "none", False, 0.3 if paper else 0.5)
     if algorithm(stem) in {"vaml", "ac", "erac"}:
         width, attention = 512 if paper else 256, "mlp" if paper and stem != "vaml" else "dot"
@@ -378,8 +388,8 @@ def test_a_captioning_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     for phase in loaded.phase:
         actor = objective_of(phase) not in {"soft_q", "critic"}
         assert (phase.clip, phase.decay) == (1.0 if actor else 5.0, 1.0 if phase.anneal else 0.5)
-        late = {"actor_critic", "continued", *(name.replace("-", "_") for name in SYSTEMS)}
-        assert phase.anneal == (not paper and phase.name in late)
+        systems = {name.replace("-", "_") for name in SYSTEMS} | set(COMPARED.values()) - {"critic"}
+        assert phase.anneal == (not paper and phase.name in {"actor_critic", "continued", *systems})
         assert getattr(phase, "critic_clip", 5.0) == 5.0
     words = shlex.split((RECIPES / folder / f"{stem}.toml").read_text().splitlines()[0].split(": seqcredit ")[1])
     options = parser().parse_args(words)
@@ -681,3 +691,25 @@ def test_phonemes_are_learned_by_edit_distance_from_one_start(path: Path) -> Non
         assert all(getattr(loaded.phase[-1], key) == getattr(second, key) for key in KEYS if key != "name")
     words = shlex.split(path.read_text().splitlines()[0].split(": seqcredit ")[1])
     assert parser().parse_args(words).tokenized
+
+
+# The systems that the paper compares itself with.
+
+
+@pytest.mark.parametrize("folder", ["demo", "flickr8k", "multi30k-task2"])
+@pytest.mark.parametrize("stem", COMPARED)
+def test_a_system_to_compare_with_starts_from_the_same_mle(folder: str, stem: str) -> None:
+    loaded, others = recipe(folder, stem), [recipe(folder, other) for other in COMPARED]
+    assert objective_of(loaded.phase[-1]) == COMPARED[stem]
+    assert all(other.phase[0] == loaded.phase[0] and other.actor == loaded.actor for other in others)
+    if (RECIPES / folder / "mle.toml").exists():
+        assert (loaded.phase[0], loaded.actor) == (recipe(folder, "mle").phase[0], recipe(folder, "mle").actor)
+    assert len({other.name for other in others}) == len(COMPARED)
+    assert (loaded.critic.twin, loaded.critic.reads_source) == (stem == "sac", stem == "guide")
+    assert (loaded.payoff.unfinished == "nothing") == (stem == "guide")
+    if folder == "multi30k-task2":
+        assert loaded.payoff.references == "all"
+    if stem == "bso":
+        assert loaded.phase[-1].width == loaded.beam + 1
+    command = (RECIPES / folder / f"{stem}.toml").read_text().splitlines()[0].split(": seqcredit ")[1]
+    assert parser().parse_args(shlex.split(command)) is not None

@@ -5,10 +5,11 @@
     trained = sc.train(sc.LSTM(), pairs, reward="bleu", algorithm=sc.ERAC())
     trained.translate("guten morgen")
 
-`train` trains, `load` opens a run folder, `MLE`, `RAML`, `VAML`, `AC`, `ERAC`, `REINFORCE`, `SCST`, `GRPO`, `MRT`,
-`MIXER`, `OCD` and `ScheduledSampling` are the algorithms. The model is `LSTM` (the paper's), `Transformer`, one of
-transformers with its tokenizer, or a module of your own. `rewards` scores every prefix, `models` says what any other
-model must do. All of it is imported when it is first used.
+`train` trains, `load` opens a run folder, `MLE`, `RAML`, `VAML`, `AC` and `ERAC` are the paper's algorithms;
+`REINFORCE`, `SCST`, `GRPO`, `MRT`, `MIXER`, `OCD`, `ScheduledSampling`, `A2C`, `SAC`, `PCL`, `BSO` and
+`ProfessorForcing` are others, to compare with. The model is `LSTM` (the paper's), `Transformer`, one of transformers
+with its tokenizer, or a module of your own. `rewards` scores every prefix, `models` says what any other model must do.
+All of it is imported when it is first used.
 """
 
 import importlib
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seqcredit import models, rewards
     from seqcredit.api import train
+    from seqcredit.experiments.compared import A2C, BSO, PCL, SAC, ProfessorForcing
     from seqcredit.experiments.presets import (
         AC,
         ERAC,
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "A2C",
     "AC",
+    "BSO",
     "ERAC",
     "GRPO",
     "LSTM",
@@ -45,11 +49,14 @@ __all__ = [
     "MLE",
     "MRT",
     "OCD",
+    "PCL",
     "RAML",
     "REINFORCE",
+    "SAC",
     "SCST",
     "VAML",
     "Evaluation",
+    "ProfessorForcing",
     "ScheduledSampling",
     "Trained",
     "Transformer",
@@ -64,6 +71,7 @@ _FROM = {
     **dict.fromkeys(("Evaluation", "Trained", "load"), "seqcredit.trained"),
     **dict.fromkeys(("AC", "ERAC", "GRPO", "MIXER", "MLE", "MRT"), "seqcredit.experiments.presets"),
     **dict.fromkeys(("OCD", "RAML", "REINFORCE", "SCST", "ScheduledSampling", "VAML"), "seqcredit.experiments.presets"),
+    **dict.fromkeys(("A2C", "BSO", "PCL", "SAC", "ProfessorForcing"), "seqcredit.experiments.compared"),
     **dict.fromkeys(("LSTM", "Transformer"), "seqcredit.models.build"),
 }
 

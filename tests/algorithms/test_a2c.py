@@ -59,7 +59,7 @@ def test_on_average_it_climbs_the_expected_reward(
     trace: float, steps: int, exact: bool, beta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To the end with any V at all, for a shorter sight with the right one."""
-    phase = A2c("a2c", 0.1, entropy=beta, trace=trace, steps=steps, extra_length=1)
+    phase = A2c("a2c", 0.1, entropy_weight=beta, trace=trace, steps=steps, extra_length=1)
     assert phase.longest_for(2) == SPACE.bound
     critic = values_of(ACTOR) if exact else random_table(2)
     found = expected_gradients(phase, critic, monkeypatch)
@@ -78,7 +78,7 @@ def test_its_critic_rests_at_the_value_of_the_policy(trace: float, steps: int, m
 @pytest.mark.parametrize(("trace", "steps"), [(0.7, 0), (0.7, 2), (1.0, 3), (0.0, 0)])
 def test_advantages_and_targets_by_a_plain_loop(trace: float, steps: int) -> None:
     nets, bound = models(dropout=0.0), 5 + 2
-    phase = A2c("a2c", 0.1, entropy=0.0, trace=trace, steps=steps, extra_length=2)
+    phase = A2c("a2c", 0.1, entropy_weight=0.0, trace=trace, steps=steps, extra_length=2)
     tokens = drawn(nets, bound)
     scores = REWARD.prefix_scores(tokens, BATCH.references)
     logp = nets.actor.score(nets.actor.encode(BATCH.source), tokens).table().log_softmax(-1).detach()
@@ -120,11 +120,12 @@ def test_the_actor_waits_for_its_critic() -> None:
         5.0,
     )
     assert A2c("a2c", 0.1).rate("critic") == 0.1
+    assert phase.judged_tau == phase.later_tau == 0
 
 
 def test_each_loss_reaches_its_own_network_and_what_is_watched_has_no_gradient() -> None:
     nets = models()
-    found = run(A2c("a2c", 0.1, entropy=0.2), nets)
+    found = run(A2c("a2c", 0.1, entropy_weight=0.2), nets)
     assert {"td", "return_error", "return", "entropy", "reward"} <= found.sums.keys()
     assert not any(part.requires_grad for pair in found.sums.values() for part in pair)
     found.losses["critic"].backward()

@@ -102,8 +102,8 @@ EVERY_WAY: dict[str, Phase] = {  # that a loss is formed
     "MRT without references": Mrt("m", 1.0, samples=3, sharpness=0.5, with_reference=False, mle_weight=0.2),
     "scheduled sampling": ScheduledSampling("s", 1.0, pace=1.0, words="greedy"),  # every other word at first
     "OCD": Ocd("o", 1.0, tau=0.3, mle_weight=0.2, extra_length=1),
-    "A2C": A2c("a2c", 1.0, entropy=0.3, trace=0.7, samples=2, mle_weight=0.2, extra_length=1),
-    "A2C, 2 steps": A2c("a2c", 1.0, entropy=0.0, steps=2, extra_length=0),
+    "A2C": A2c("a2c", 1.0, entropy_weight=0.3, trace=0.7, samples=2, mle_weight=0.2, extra_length=1),
+    "A2C, 2 steps": A2c("a2c", 1.0, entropy_weight=0.0, steps=2, extra_length=0),
     "SAC": Sac("sac", 1.0, tau=0.3, **JOINT),
     "PCL": Pcl("pcl", 1.0, tau=0.3, steps=2, samples=2, mle_weight=0.2, extra_length=1, off_policy=3),
     "PCL, own samples": Pcl("pcl", 1.0, tau=0.3, off_policy=0, extra_length=0),

@@ -28,7 +28,7 @@ class A2c(Sampling):
 
     trains: ClassVar[tuple[str, ...]] = ("actor", "critic")
 
-    entropy: float = option(0.01, NOT_NEGATIVE)  # beta, weight of the actor's entropy in every state
+    entropy_weight: float = option(0.01, NOT_NEGATIVE)  # beta, weight of the actor's entropy in every state
     trace: float = option(1.0, SHARE)  # lambda of GAE: 0 looks one step ahead, 1 to the end
     steps: int = option(0, FROM_0)  # rewards that a target counts at the most, n-step with trace = 1; 0: all
     critic_first: int = option(0, FROM_0)  # updates in which the critic learns alone
@@ -49,7 +49,7 @@ class A2c(Sampling):
         with part("actor"):
             loss = policy_gradient(rollout.actor, tokens, (targets - known).masked_fill(~free, 0))
             uncertainty = self._entropy(rollout.actor).masked_fill(~free, 0).sum()
-            loss = loss - self.entropy * uncertainty
+            loss = loss - self.entropy_weight * uncertainty
         errors = (values - targets).masked_fill(~real, 0)
         returns = returns_to_go(rewards, rewards.new_zeros(tokens.shape), tokens, 0.0, alphabet.eos)
         surprise = (known - returns).masked_fill(~real, 0).square().sum()
@@ -62,7 +62,12 @@ class A2c(Sampling):
 
     def _entropy(self, actor: Along) -> Float[Tensor, "B T"]:
         """Of every state; without a weight it is only watched."""
-        return entropy(actor.logp if self.entropy else actor.logp.detach())
+        return entropy(actor.logp if self.entropy_weight else actor.logp.detach())
+
+    @property
+    def judged_tau(self) -> float:
+        """V is that of the reward alone."""
+        return 0.0
 
     def rate(self, network: str) -> float:
         """The critic may have a rate of its own."""

@@ -16,12 +16,10 @@ from seqcredit.algorithms.phase import Models, Outcome, Phase, Progress
 from seqcredit.credit.values import chosen, only_actions
 from seqcredit.draws import Noise
 from seqcredit.models.policy import Dropout, M, Network, Policy, S, Scores, read, repeat, reshaped
-from seqcredit.options import FROM_0, NOT_NEGATIVE, Range, option
+from seqcredit.options import FROM_0, FROM_2, NOT_NEGATIVE, option
 from seqcredit.rewards.scaling import rescaled
 from seqcredit.rewards.scores import scored
 from seqcredit.types import Batch, Reward, token_mask
-
-FROM_2 = Range("2 or more", lambda x: x >= 2)
 
 
 class Violations(NamedTuple):
