@@ -407,7 +407,7 @@ def test_runs_of_samples_resume_bit_for_bit(data: Path, prepared: Prepared, tmp_
     trainer(whole, prepared, log_every=2).train()
     update, earned = Trainer._update, []
 
-    def stop_in_every_phase(self: Trainer, batches: Any, number: int, progress: Progress) -> None:
+    def stop_in_every_phase(self: Trainer, batches: Any, number: int, progress: Any) -> None:
         update(self, batches, number, progress)
         earned.append(progress.earned)
         self.stop = self.status.updates == 3

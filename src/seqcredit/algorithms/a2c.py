@@ -15,7 +15,7 @@ from seqcredit.algorithms.along import Along, policy_gradient
 from seqcredit.algorithms.phase import Models, Outcome, Progress
 from seqcredit.algorithms.rollout import spread, watch
 from seqcredit.algorithms.sampling import Sampling
-from seqcredit.credit.values import entropy, one_step_targets, returns_to_go, token_rewards, trace_targets
+from seqcredit.credit.values import one_step_targets, returns_to_go, token_rewards, trace_targets
 from seqcredit.draws import Noise
 from seqcredit.models.policy import read
 from seqcredit.options import ABOVE_0, FROM_0, NOT_NEGATIVE, SHARE, option
@@ -38,31 +38,24 @@ class A2c(Sampling):
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """- advantage log pi - beta H(pi) for the actor, (V - target)^2 for the critic."""
         rollout, critic, alphabet = self.draw(models, batch, reward, noise), models.judge, models.actor.alphabet
-        tokens, rewards = rollout.tokens, token_rewards(rollout.scores)
+        tokens, rewards = rollout.tokens, token_rewards(rollout.worth)
         real = token_mask(tokens, alphabet.eos)
         with part("critic"):
             values = state_values(Along.of(critic, critic.score(read(critic, rollout.batch), tokens)))
         known = values.detach().masked_fill(~real, 0)
         one_step = one_step_targets(rewards, known, tokens, alphabet.eos)
         targets = trace_targets(one_step, known, tokens, self.trace, self.steps, alphabet.eos)
-        free = real & ~rollout.forced
+        free = rollout.free(alphabet.eos)
         with part("actor"):
             loss = policy_gradient(rollout.actor, tokens, (targets - known).masked_fill(~free, 0))
-            uncertainty = self._entropy(rollout.actor).masked_fill(~free, 0).sum()
-            loss = loss - self.entropy_weight * uncertainty
         errors = (values - targets).masked_fill(~real, 0)
         returns = returns_to_go(rewards, rewards.new_zeros(tokens.shape), tokens, 0.0, alphabet.eos)
         surprise = (known - returns).masked_fill(~real, 0).square().sum()
         watched = watch(rollout, alphabet) | spread(returns, real)
         watched |= {"td": (errors.detach().square().sum(), real.sum()), "return_error": (surprise, real.sum())}
-        watched |= {"entropy": (uncertainty.detach(), free.sum())}
         found = self.outcome(loss, watched, rollout, batch, noise)
         critic_loss = errors.square().sum() / noise.total / self.samples
         return Outcome({**found.losses, "critic": critic_loss}, found.sums)
-
-    def _entropy(self, actor: Along) -> Float[Tensor, "B T"]:
-        """Of every state; without a weight it is only watched."""
-        return entropy(actor.logp if self.entropy_weight else actor.logp.detach())
 
     @property
     def judged_tau(self) -> float:

@@ -28,6 +28,12 @@ class Leashed(Phase):
         """For the leash."""
         return self.leash > 0
 
+    def unpaid(self) -> str | None:
+        """What to say of a leash in the reward to those that learn from none."""
+        if self.leash and self.leash_form == "reward":
+            return "leash_form is 'reward', but it learns from no rewards: set it to 'loss'."
+        return None
+
     def tied(self, models: Models, rollout: Rollout) -> Rollout:
         """Samples with what the first actor says of them, and what that takes off their rewards."""
         if not self.leash:

@@ -41,6 +41,4 @@ class Ocd(Sampling):
 
     def check(self, payoff: Payoff) -> str | None:
         """It knows one reward, and learns from none."""
-        if self.leash and self.leash_form == "reward":
-            return "leash_form is 'reward', but it learns from no rewards: set it to 'loss'."
-        return unless_edit(payoff)
+        return self.unpaid() or unless_edit(payoff)

@@ -23,6 +23,7 @@ from seqcredit.draws import Noise
 from seqcredit.errors import UserError, require
 from seqcredit.models.policy import Network, read
 from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, option
+from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Batch, Reward, token_mask
 
 
@@ -78,6 +79,12 @@ class Pcl(Sampling):
             watched["reference_residual"] = (other.value.detach(), count)
         found = self.outcome(loss, watched, rollout, batch, noise)
         return Outcome({**found.losses, "value": value / noise.total}, found.sums)
+
+    def check(self, payoff: Payoff) -> str | None:
+        """Its paths know no other reward than the pay-off."""
+        if self.leash and self.leash_form == "reward":
+            return "leash_form is 'reward', which the paths of PCL do not count: set it to 'loss'."
+        return None
 
     def _along_references(
         self, actor: Network, head: ValueHead, batch: Batch, reward: Reward, noise: Noise

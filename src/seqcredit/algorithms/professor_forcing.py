@@ -15,12 +15,13 @@ from torch.profiler import record_function as part
 from seqcredit.algorithms.along import Along
 from seqcredit.algorithms.mle import reference_loss
 from seqcredit.algorithms.phase import Models, Outcome, Progress
-from seqcredit.algorithms.rollout import Asked, roll_out, watch
+from seqcredit.algorithms.rollout import watch
 from seqcredit.algorithms.sampling import Sampling
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError, require
 from seqcredit.models.policy import Network
 from seqcredit.options import ABOVE_0, EVEN, NOT_NEGATIVE, SHARE, option
+from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Batch, Reward, lengths
 
 SHOWN = "Professor forcing looks at the actor's features, and this model shows none: give it its readout."
@@ -66,8 +67,7 @@ class ProfessorForcing(Sampling):
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """- log pi of the reference - log D(states along samples); the accuracy of the last update opens the gates."""
         eos, judge = models.actor.alphabet.eos, models.brought("discriminator", Discriminator)
-        asked = Asked(self.samples, self.bound(batch), self.fused, ends=False, reference=True)
-        rollout = roll_out(models.actor, batch, reward, noise, asked)
+        rollout = self.draw(models, batch, reward, noise, reference=True)
         assert rollout.reference is not None
         own = features_of(rollout.actor), lengths(rollout.tokens, eos) + 1
         known = features_of(rollout.reference), lengths(batch.references[:, 0], eos) + 1
@@ -76,7 +76,9 @@ class ProfessorForcing(Sampling):
             caught = (right > 0).sum() / len(right) + (wrong < 0).sum() / len(wrong)
             told = softplus(-right).sum() + softplus(wrong).sum() / self.samples
         likelihood, watched = reference_loss(rollout.reference, batch, noise)
-        loss, accuracy = self.mle_weight * likelihood, progress.last.get("accuracy")
+        cost, seen = self.pull(rollout, own[0].new_ones(len(rollout.tokens)), self.entropy_weight)
+        watched |= seen
+        loss, accuracy = self.mle_weight * likelihood + cost / noise.total / self.samples, progress.last.get("accuracy")
         if accuracy is not None and accuracy > self.enough:
             with part("actor"):
                 fooled = softplus(-judge(*own)).sum() / self.samples
@@ -88,6 +90,10 @@ class ProfessorForcing(Sampling):
         if accuracy is None or accuracy < self.too_much:
             losses["discriminator"] = told / noise.total
         return Outcome(losses, watched)
+
+    def check(self, payoff: Payoff) -> str | None:
+        """It learns from no rewards."""
+        return self.unpaid()
 
     def brings(self, actor: Network, seed: int) -> dict[str, nn.Module]:
         """The discriminator."""
