@@ -2,9 +2,11 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
@@ -20,15 +22,19 @@ from transformers import (
 from transformers import PreTrainedTokenizerFast as Tokenizer
 
 import seqcredit as sc
-from seqcredit.algorithms import Mle
+from seqcredit.algorithms import Critic, Mle
 from seqcredit.cli import main
+from seqcredit.data.prepared import Split
+from seqcredit.data.storage import Sequences
 from seqcredit.errors import UserError
 from seqcredit.experiments.presets import AC, MLE
+from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
-from seqcredit.given import actor_options, as_pretrained, critic_options, is_own
+from seqcredit.given import _longest, actor_options, as_pretrained, critic_options, is_own
 from seqcredit.inspect.examiners import load_examiners
 from seqcredit.inspect.subjects import judge_words, typed_batch
 from seqcredit.models.build import LSTM, HuggingFace, Transformer
+from seqcredit.rewards.payoff import Payoff
 from seqcredit.training.weights import INITIAL
 from seqcredit.training.weights import load as weights
 from tokenizing import learn
@@ -47,6 +53,11 @@ def pairs(count: int, seed: int = 0) -> list[dict[str, Any]]:
         return draw.choices([f"it is {hour} o'clock", casual], [0.45, 0.55])[0]
 
     return [{"source": hour, "references": [answer(hour)]} for hour in draw.choices(HOURS, k=count)]
+
+
+def unread(lengths: list[int]) -> Sequences:
+    """Sequences of such lengths."""
+    return Sequences(np.zeros(sum(lengths), np.int32), np.cumsum([0, *lengths]))
 
 
 def tokenizer(closes: bool = True) -> Tokenizer:
@@ -220,6 +231,49 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
         trained.translate([[{"role": "user"}]])
     with pytest.raises(UserError, match="A source without tokens: a decoder-only model needs something to go on from"):
         trained.translate("")
+
+
+def test_what_does_not_fit_is_said_before_there_is_a_run(tmp_path: Path) -> None:
+    """Positions, vocabularies, devices: one sentence each, and no folder."""
+    read, run = tokenizer(closes=False), tmp_path / "run"
+    phase = Mle("mle", 0.01, optimizer="adam", updates=2, epochs=1)
+    short = llama(len(read))
+    short.config.max_position_embeddings = 20
+    longest = max(len(read(row["source"])["input_ids"]) for row in pairs(40))
+    given = {"algorithm": phase, "tokenizer": read, "out": run, "say": None}
+    needed = f"positions for 20 tokens, and the split .* longest_output = 20 needs {longest + 20}: lower it, or leave"
+    with pytest.raises(UserError, match=needed):
+        sc.train(short, pairs(40), longest_output=20, **given)
+    with pytest.raises(UserError, match=r"LlamaForCausalLM knows 99 tokens, and .* are needed: actor and critic have"):
+        sc.train(llama(len(read)), pairs(40), critic=llama(99), **{**given, "algorithm": AC()})
+    if not torch.cuda.is_available():
+        with pytest.raises(UserError, match="device cuda: torch finds no such device here; give cpu"):
+            sc.train(llama(len(read)), pairs(40), device="cuda", **given)
+    assert not run.exists()
+    fits = sc.train(short, pairs(40), longest_output=20 - longest, **given)
+    assert isinstance(fits.translate(HOURS), list)
+
+
+@pytest.mark.parametrize(
+    ("name", "reads", "references", "expected"),
+    [
+        ("actor", "references", "own", 7 + 10),  # source, and all tokens of the longest reference but its eos
+        ("critic", "both", "own", 7 + 11 + 10),
+        ("critic", "both", "all", 7 + 11 + 3 + 10),
+        ("critic", "source", "all", 7 + 10),
+    ],
+)
+def test_positions_that_are_needed(name: str, reads: Any, references: Any, expected: int) -> None:
+    recipe = Recipe("r", (Mle("mle", 0.01),), payoff=Payoff(references=references), longest_output=5)
+    split = Split("train", Path(), unread([4, 7]), unread([1, 10, 2]), np.array([0, 1, 3]))
+    options = replace(HuggingFace.of(llama(20)), reads=reads)
+    assert options.positions == 2048
+    assert _longest(options, name, recipe, split) == expected
+    both = replace(HuggingFace.of(t5(20)), reads=reads)
+    assert both.positions is None
+    assert _longest(both, name, recipe, split) == max(expected - 10, 12)  # one half reads, the other writes
+    sampling = replace(recipe, phase=(Critic("c", 0.01, extra_length=5),))
+    assert _longest(options, name, sampling, split) == expected + 4  # samples may be longer: 15 tokens with their eos
 
 
 def test_weights_are_whole_and_the_given_model_stays(tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ from seqcredit.experiments.build import mean_reward, task_of
 from seqcredit.experiments.presets import MLE, Plan
 from seqcredit.experiments.recipe import Recipe, resolved
 from seqcredit.experiments.runs import Run, about_of
-from seqcredit.experiments.start import open_data
+from seqcredit.experiments.start import open_data, open_device
 from seqcredit.given import (
     Model,
     actor_options,
+    check_lengths,
     critic_options,
     first_weights,
     is_own,
@@ -86,6 +87,7 @@ def train(
     >>> isinstance(trained.translate("1 2"), str)
     True
     """
+    device = open_device(device)
     plan, begun = MLE() if algorithm is None else algorithm, isinstance(model, Trained)
     actor = actor_options(model)
     if isinstance(plan, Plan) and isinstance(actor, HuggingFace):
@@ -207,6 +209,8 @@ def _create(
     data: Path,
 ) -> Run:
     """A new run folder, with its data if they are its own, and the weights to start from."""
+
+    check_lengths(recipe, prepared)
 
     def begin(run: Run) -> None:
         if prepared.folder != data:

@@ -16,7 +16,7 @@ from seqcredit.data.tokenizer import Messages
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_metric, load_actor
 from seqcredit.experiments.runs import Run
-from seqcredit.experiments.start import open_data
+from seqcredit.experiments.start import open_data, open_device
 from seqcredit.models.policy import Network, Policy
 from seqcredit.models.wrapped import Wrapped
 from seqcredit.results.evaluate import translate_all
@@ -138,7 +138,7 @@ def load(
     Traceback (most recent call last):
     seqcredit.errors.UserError: runs/nowhere is not a run folder: it has no readable run.json.
     """
-    opened = Run.open(Path(run))
+    device, opened = open_device(device), Run.open(Path(run))
     prepared = open_data(opened.data, opened.about["vocabularies"])
     own = load_actor(opened, prepared, device) if model is None else wrapped(model, prepared)
     if model is not None:

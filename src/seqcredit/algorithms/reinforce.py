@@ -17,7 +17,7 @@ from seqcredit.algorithms.phase import Models, Outcome, Progress, count
 from seqcredit.algorithms.rollout import Rollout, watch
 from seqcredit.algorithms.sampling import Sampling
 from seqcredit.draws import Noise
-from seqcredit.models.policy import Network, read
+from seqcredit.models.policy import Network
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.rewards.scores import final_scores, scored
 from seqcredit.search import greedy
@@ -53,7 +53,7 @@ class Reinforce(Sampling):
             return earned
         if self.baseline == "greedy":
             with part("sampling"), evaluating(actor):
-                found = greedy(actor, read(actor, batch), self.bound(batch))
+                found = greedy(actor, actor.read(batch), self.bound(batch))
             with part("reward"):
                 base = scored(reward, actor.alphabet, found, batch, final_scores)
             return earned - base.repeat_interleave(self.samples)

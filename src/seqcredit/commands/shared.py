@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from seqcredit.errors import UserError
-
 if TYPE_CHECKING:
     import torch
     from rich.console import RenderableType
@@ -120,17 +118,9 @@ def judge_options(parser: argparse.ArgumentParser) -> None:
 
 def use_device(options: argparse.Namespace) -> "torch.device":
     """The device of `--device`, on which a tensor has been made and read; a command asks before it writes anything."""
-    import torch
+    from seqcredit.experiments.start import open_device
 
-    try:
-        found = torch.device(options.device)
-        torch.zeros(1, device=found).cpu()
-    except Exception:  # every backend has its own
-        there = ["cpu", *(["cuda"] * torch.cuda.is_available()), *(["mps"] * torch.backends.mps.is_available())]
-        raise UserError(
-            f"--device {options.device}: torch finds no such device here; give {' or '.join(there)}."
-        ) from None
-    return found
+    return open_device(options.device, "--device")
 
 
 def use_threads(options: argparse.Namespace) -> None:

@@ -262,11 +262,6 @@ class Branching(ABC):
         """
 
 
-def read(model: Policy[M, S], batch: Batch) -> M:
-    """A model's memory of the half of a batch that it reads."""
-    return model.read(batch)
-
-
 class Readout:
     """Scores of a step, written down, with the weight laid out once for many products with a few states."""
 
