@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import AutoPeftModelForCausalLM, LoraConfig, PeftModel, get_peft_model
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
@@ -145,7 +145,11 @@ def test_prompts_without_references_follow_a_reward_of_the_source(tmp_path: Path
     assert max(rewards[1:]) > rewards[0]  # it learns what it is told to
     assert f"`seqcredit export {run} FOLDER` writes a folder that from_pretrained loads" in shown
     command("export", run, tmp_path / "out")
-    AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    command("export", run, tmp_path / "merged", "--merged")
+    loaded = AutoPeftModelForCausalLM.from_pretrained(tmp_path / "out")  # it knows which model they belong to
+    whole = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").state_dict()
+    parts = loaded.merge_and_unload().state_dict()
+    assert all(torch.allclose(parts[key], whole[key], atol=1e-6) for key in whole)
     assert (run / "short.py").exists()  # a run can be evaluated elsewhere
     command("resume", run)
 
@@ -172,7 +176,7 @@ def test_chats_and_what_cannot_be_trained(tmp_path: Path) -> None:
 
 
 @adapters
-def test_adapters_alone_learn_and_are_merged(tmp_path: Path) -> None:
+def test_adapters_alone_learn_and_are_saved_as_such_or_merged(tmp_path: Path) -> None:
     read = tokenizer(closes=False)
     given = get_peft_model(
         llama(len(read)), LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
@@ -191,13 +195,41 @@ def test_adapters_alone_learn_and_are_merged(tmp_path: Path) -> None:
         for name, weight in actor.named_parameters():
             if "lora_B" in name:
                 weight.normal_(std=0.5)
-    folder = trained.save_pretrained(tmp_path / "saved")
-    loaded = AutoModelForCausalLM.from_pretrained(folder).eval()
     ids = torch.tensor([read("two six")["input_ids"]])
     with torch.no_grad():
-        mine, theirs = actor.model(input_ids=ids).logits, loaded(input_ids=ids).logits  # type: ignore[union-attr, operator]
-    torch.testing.assert_close(theirs, mine, atol=1e-5, rtol=1e-4)
-    assert not any("lora" in key for key in loaded.state_dict())
+        mine = actor.model(input_ids=ids).logits  # type: ignore[union-attr, operator]
+    base = llama(len(read))  # as it was given
+    for merged in (False, True):
+        folder = trained.save_pretrained(tmp_path / f"saved-{merged}", merged=merged)
+        files = {path.name for path in folder.iterdir()}
+        whole = PeftModel.from_pretrained(base, folder) if not merged else AutoModelForCausalLM.from_pretrained(folder)
+        assert ({"adapter_model.safetensors", "adapter_config.json"} <= files) is not merged
+        assert ({"model.safetensors", "config.json", "generation_config.json"} <= files) is merged
+        assert "tokenizer.json" in files
+        assert ("These are adapters" in (folder / "README.md").read_text()) is not merged
+        with torch.no_grad():
+            theirs = whole.eval()(input_ids=ids).logits
+        torch.testing.assert_close(theirs, mine, atol=1e-5, rtol=1e-4)
+        assert any("lora" in key for key in whole.state_dict()) is not merged
+        out = whole.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False)
+        text = read.decode(out[0, ids.shape[1] :], skip_special_tokens=True)
+        assert text.split() == str(trained.translate("two six")).split()
+    saved = json.loads((tmp_path / "saved-False" / "adapter_config.json").read_text())
+    assert (saved["r"], saved["task_type"], saved["inference_mode"]) == (2, "CAUSAL_LM", True)
+
+
+@adapters
+def test_adapters_that_no_run_remembers_are_refused() -> None:
+    def made(name: str = "default", **settings: Any) -> Any:
+        return get_peft_model(llama(20), LoraConfig(r=2, target_modules=["q_proj"], **settings), adapter_name=name)
+
+    assert json.loads(actor_options(made(task_type="CAUSAL_LM")).lora)["r"] == 2  # type: ignore[union-attr]
+    with pytest.raises(UserError, match="LoRA with use_dora is not known here: leave it out"):
+        actor_options(made(use_dora=True))
+    with pytest.raises(UserError, match="LoRA with modules_to_save is not known here: leave it out"):
+        actor_options(made(modules_to_save=["lm_head"]))
+    with pytest.raises(UserError, match="A model has one adapter here, with peft's name for it, `default`"):
+        actor_options(made("mine"))
 
 
 def test_what_has_no_references_is_not_learned_from() -> None:

@@ -40,6 +40,7 @@ from seqcredit.rewards.metrics import REWARD, Metric
 from seqcredit.rewards.payoff import METRICS, Payoff
 from seqcredit.rewards.text import TextReward
 from seqcredit.trained import Scorer, Trained, judge, word_for
+from seqcredit.training.boards import ReportTo, check
 from seqcredit.training.status import Reporting
 from seqcredit.training.trainer import Trainer
 from seqcredit.training.weights import INITIAL
@@ -67,6 +68,7 @@ def train(
     seed: int = 1,
     longest_output: int = 100,
     device: torch.device | str = "cpu",
+    report_to: ReportTo | None = None,
     say: Callable[[str], None] | None = print,
 ) -> Trained:
     """Train a model on examples, by an algorithm that follows a reward.
@@ -79,7 +81,7 @@ def train(
     references, source); it is asked about every prefix. `algorithm`: `ERAC()`, `AC()`, `RAML()`, `VAML()`, `MLE()`
     (default), or phases. `metric`: what the best weights are kept by; BLEU if not given, or the mean of a reward of
     your own. `critic`: options, or a model of transformers; the actor's architecture if not given. `out`: the run
-    folder; given again, the run is resumed.
+    folder; given again, the run is resumed. `report_to`: "tensorboard", "wandb" or "mlflow" get a copy of the log.
 
     >>> from seqcredit import LSTM
     >>> pairs = [("1 2 3", "one two three"), ("3 1", "three one"), ("2", "two")] * 20
@@ -88,6 +90,7 @@ def train(
     True
     """
     device = open_device(device)
+    check(report_to)
     plan, begun = MLE() if algorithm is None else algorithm, isinstance(model, Trained)
     actor = actor_options(model)
     if isinstance(plan, Plan) and isinstance(actor, HuggingFace):
@@ -127,7 +130,7 @@ def train(
     own = own_actor(model, prepared)
     if own is not None:
         task.networks["actor"] = own
-    trainer = Trainer(task, run.folder, Reporting(say or _silent), device)
+    trainer = Trainer(task, run.folder, Reporting(say or _silent, report_to=report_to), device)
     trainer.train()
     trained = task.networks["actor"].eval()
     if "test" in prepared.manifest.splits and run.trains_an_actor():

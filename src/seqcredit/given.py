@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 # Options, a module, a model of transformers, or a function of the sizes of both vocabularies that makes a module.
 Model = Networks | nn.Module | Callable[[int, int], nn.Module]
 COPY = 64  # width of a word's code in a critic
+# Settings of LoRA that make an adapter again, and others that say nothing of what it computes.
+UNSEEN = ("task_type", "base_model_name_or_path", "revision", "inference_mode", "init_lora_weights", "peft_version")
 LORA = ("r", "lora_alpha", "lora_dropout", "target_modules", "bias", "use_rslora", "rank_pattern", "alpha_pattern")
 
 
@@ -62,12 +64,14 @@ def _adapters(model: object) -> str:
     if peft is None or not isinstance(model, peft.PeftModel):
         return ""
     settings = {key: value for key, value in model.active_peft_config.to_dict().items() if value is not None}
+    kind = settings.get("peft_type")
+    require(kind == "LORA", f"Adapters of the kind {kind}: only LoRA is known.")
+    require([*model.peft_config] == ["default"], "A model has one adapter here, with peft's name for it, `default`.")
+    usual = peft.LoraConfig().to_dict()
+    unknown = [key for key, value in settings.items() if key not in (*LORA, *UNSEEN) and value != usual.get(key)]
+    require(not unknown, f"LoRA with {', '.join(unknown)} is not known here: leave it out.")
     plain = {key: sorted(value) if isinstance(value, set) else value for key, value in settings.items()}
-    kept = {key: plain[key] for key in LORA if key in plain}
-    require(
-        settings.get("peft_type") == "LORA", f"Adapters of the kind {settings.get('peft_type')}: only LoRA is known."
-    )
-    return json.dumps(kept, sort_keys=True)
+    return json.dumps({key: plain[key] for key in LORA if key in plain}, sort_keys=True)
 
 
 def critic_options(actor: Networks, critic: Networks | nn.Module | None, references: bool) -> Networks:

@@ -97,9 +97,13 @@ class Trained:
         score = corpus(used, [text.split() for text in outputs], references)
         return Evaluation(used.label, score.value, score.signature, outputs)
 
-    def save_pretrained(self, folder: Path | str) -> Path:
-        """A folder that `from_pretrained` of transformers loads: weights, configuration, tokenizer, a model card."""
-        return save_pretrained(self.run, self.prepared, self.actor, Path(folder))
+    def save_pretrained(self, folder: Path | str, merged: bool = False) -> Path:
+        """A folder that `from_pretrained` of transformers loads: weights, configuration, tokenizer, a model card.
+
+        Of a model with adapters it holds these alone, for `PeftModel.from_pretrained(base, folder)` of peft; `merged`
+        makes them part of the weights, and the folder holds a whole model.
+        """
+        return save_pretrained(self.run, self.prepared, self.actor, Path(folder), merge=merged)
 
     def _prompt(self, source: object) -> str:
         """A text, or the messages of a chat, as the model's data have them."""

@@ -86,8 +86,15 @@ def machine_options(parser: argparse.ArgumentParser) -> None:
     threads_option(parser)
     count_option(parser, "--log-every", 100, "updates between lines")
     parser.add_argument("--checkpoint-minutes", type=minutes, default=5.0, metavar="M", help="default: 5")
-    about = "write the log for TensorBoard too, in the run folder"
-    parser.add_argument("--tensorboard", action="store_true", help=about)
+    report_option(parser)
+
+
+def report_option(parser: argparse.ArgumentParser) -> None:
+    """Where the log is copied to."""
+    about = "copy the log to TensorBoard (in the run folder), Weights & Biases or MLflow"
+    parser.add_argument("--report-to", choices=("tensorboard", "wandb", "mlflow"), help=about)
+    about = "the same as --report-to tensorboard"
+    parser.add_argument("--tensorboard", action="store_const", const="tensorboard", dest="report_to", help=about)
 
 
 def metric_option(parser: argparse.ArgumentParser, about: str = "what to judge by") -> None:

@@ -5,10 +5,12 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from seqcredit.errors import UserError, in_words, needing, require
@@ -96,6 +98,18 @@ def adapted(model: "PreTrainedModel", rank: int) -> "PeftModel":
         ValueError, lambda error: f"{error} Give a model of peft with target_modules of your own, in Python."
     ):
         return get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank))
+
+
+def save_adapters(model: "PreTrainedModel", lora: str, folder: Path) -> None:
+    """The adapters alone, in the format of peft: `PeftModel.from_pretrained(base, folder)` puts them into a model."""
+    from peft import LoraConfig, get_peft_model_state_dict
+
+    task = "SEQ_2_SEQ_LM" if model.config.is_encoder_decoder else "CAUSAL_LM"
+    base = model.config.name_or_path or None
+    config = LoraConfig(**json.loads(lora), task_type=task, base_model_name_or_path=base, inference_mode=True)
+    config.save_pretrained(str(folder))
+    tensors = {f"base_model.model.{key}": tensor for key, tensor in get_peft_model_state_dict(model).items()}
+    save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
 
 
 def merged(model: "PreTrainedModel") -> "PreTrainedModel":
