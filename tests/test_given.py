@@ -2,12 +2,14 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import AutoPeftModelForCausalLM, LoraConfig, PeftModel, get_peft_model
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
@@ -20,15 +22,19 @@ from transformers import (
 from transformers import PreTrainedTokenizerFast as Tokenizer
 
 import seqcredit as sc
-from seqcredit.algorithms import Mle
+from seqcredit.algorithms import Critic, Mle
 from seqcredit.cli import main
+from seqcredit.data.prepared import Split
+from seqcredit.data.storage import Sequences
 from seqcredit.errors import UserError
 from seqcredit.experiments.presets import AC, MLE
+from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
-from seqcredit.given import actor_options, as_pretrained, critic_options, is_own
+from seqcredit.given import _longest, actor_options, as_pretrained, critic_options, is_own
 from seqcredit.inspect.examiners import load_examiners
 from seqcredit.inspect.subjects import judge_words, typed_batch
 from seqcredit.models.build import LSTM, HuggingFace, Transformer
+from seqcredit.rewards.payoff import Payoff
 from seqcredit.training.weights import INITIAL
 from seqcredit.training.weights import load as weights
 from tokenizing import learn
@@ -47,6 +53,11 @@ def pairs(count: int, seed: int = 0) -> list[dict[str, Any]]:
         return draw.choices([f"it is {hour} o'clock", casual], [0.45, 0.55])[0]
 
     return [{"source": hour, "references": [answer(hour)]} for hour in draw.choices(HOURS, k=count)]
+
+
+def unread(lengths: list[int]) -> Sequences:
+    """Sequences of such lengths."""
+    return Sequences(np.zeros(sum(lengths), np.int32), np.cumsum([0, *lengths]))
 
 
 def tokenizer(closes: bool = True) -> Tokenizer:
@@ -134,7 +145,11 @@ def test_prompts_without_references_follow_a_reward_of_the_source(tmp_path: Path
     assert max(rewards[1:]) > rewards[0]  # it learns what it is told to
     assert f"`seqcredit export {run} FOLDER` writes a folder that from_pretrained loads" in shown
     command("export", run, tmp_path / "out")
-    AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    command("export", run, tmp_path / "merged", "--merged")
+    loaded = AutoPeftModelForCausalLM.from_pretrained(tmp_path / "out")  # it knows which model they belong to
+    whole = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").state_dict()
+    parts = loaded.merge_and_unload().state_dict()
+    assert all(torch.allclose(parts[key], whole[key], atol=1e-6) for key in whole)
     assert (run / "short.py").exists()  # a run can be evaluated elsewhere
     command("resume", run)
 
@@ -161,7 +176,7 @@ def test_chats_and_what_cannot_be_trained(tmp_path: Path) -> None:
 
 
 @adapters
-def test_adapters_alone_learn_and_are_merged(tmp_path: Path) -> None:
+def test_adapters_alone_learn_and_are_saved_as_such_or_merged(tmp_path: Path) -> None:
     read = tokenizer(closes=False)
     given = get_peft_model(
         llama(len(read)), LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
@@ -180,13 +195,41 @@ def test_adapters_alone_learn_and_are_merged(tmp_path: Path) -> None:
         for name, weight in actor.named_parameters():
             if "lora_B" in name:
                 weight.normal_(std=0.5)
-    folder = trained.save_pretrained(tmp_path / "saved")
-    loaded = AutoModelForCausalLM.from_pretrained(folder).eval()
     ids = torch.tensor([read("two six")["input_ids"]])
     with torch.no_grad():
-        mine, theirs = actor.model(input_ids=ids).logits, loaded(input_ids=ids).logits  # type: ignore[union-attr, operator]
-    torch.testing.assert_close(theirs, mine, atol=1e-5, rtol=1e-4)
-    assert not any("lora" in key for key in loaded.state_dict())
+        mine = actor.model(input_ids=ids).logits  # type: ignore[union-attr, operator]
+    base = llama(len(read))  # as it was given
+    for merged in (False, True):
+        folder = trained.save_pretrained(tmp_path / f"saved-{merged}", merged=merged)
+        files = {path.name for path in folder.iterdir()}
+        whole = PeftModel.from_pretrained(base, folder) if not merged else AutoModelForCausalLM.from_pretrained(folder)
+        assert ({"adapter_model.safetensors", "adapter_config.json"} <= files) is not merged
+        assert ({"model.safetensors", "config.json", "generation_config.json"} <= files) is merged
+        assert "tokenizer.json" in files
+        assert ("These are adapters" in (folder / "README.md").read_text()) is not merged
+        with torch.no_grad():
+            theirs = whole.eval()(input_ids=ids).logits
+        torch.testing.assert_close(theirs, mine, atol=1e-5, rtol=1e-4)
+        assert any("lora" in key for key in whole.state_dict()) is not merged
+        out = whole.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False)
+        text = read.decode(out[0, ids.shape[1] :], skip_special_tokens=True)
+        assert text.split() == str(trained.translate("two six")).split()
+    saved = json.loads((tmp_path / "saved-False" / "adapter_config.json").read_text())
+    assert (saved["r"], saved["task_type"], saved["inference_mode"]) == (2, "CAUSAL_LM", True)
+
+
+@adapters
+def test_adapters_that_no_run_remembers_are_refused() -> None:
+    def made(name: str = "default", **settings: Any) -> Any:
+        return get_peft_model(llama(20), LoraConfig(r=2, target_modules=["q_proj"], **settings), adapter_name=name)
+
+    assert json.loads(actor_options(made(task_type="CAUSAL_LM")).lora)["r"] == 2  # type: ignore[union-attr]
+    with pytest.raises(UserError, match="LoRA with use_dora is not known here: leave it out"):
+        actor_options(made(use_dora=True))
+    with pytest.raises(UserError, match="LoRA with modules_to_save is not known here: leave it out"):
+        actor_options(made(modules_to_save=["lm_head"]))
+    with pytest.raises(UserError, match="A model has one adapter here, with peft's name for it, `default`"):
+        actor_options(made("mine"))
 
 
 def test_what_has_no_references_is_not_learned_from() -> None:
@@ -220,6 +263,49 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
         trained.translate([[{"role": "user"}]])
     with pytest.raises(UserError, match="A source without tokens: a decoder-only model needs something to go on from"):
         trained.translate("")
+
+
+def test_what_does_not_fit_is_said_before_there_is_a_run(tmp_path: Path) -> None:
+    """Positions, vocabularies, devices: one sentence each, and no folder."""
+    read, run = tokenizer(closes=False), tmp_path / "run"
+    phase = Mle("mle", 0.01, optimizer="adam", updates=2, epochs=1)
+    short = llama(len(read))
+    short.config.max_position_embeddings = 20
+    longest = max(len(read(row["source"])["input_ids"]) for row in pairs(40))
+    given = {"algorithm": phase, "tokenizer": read, "out": run, "say": None}
+    needed = f"positions for 20 tokens, and the split .* longest_output = 20 needs {longest + 20}: lower it, or leave"
+    with pytest.raises(UserError, match=needed):
+        sc.train(short, pairs(40), longest_output=20, **given)
+    with pytest.raises(UserError, match=r"LlamaForCausalLM knows 99 tokens, and .* are needed: actor and critic have"):
+        sc.train(llama(len(read)), pairs(40), critic=llama(99), **{**given, "algorithm": AC()})
+    if not torch.cuda.is_available():
+        with pytest.raises(UserError, match="device cuda: torch finds no such device here; give cpu"):
+            sc.train(llama(len(read)), pairs(40), device="cuda", **given)
+    assert not run.exists()
+    fits = sc.train(short, pairs(40), longest_output=20 - longest, **given)
+    assert isinstance(fits.translate(HOURS), list)
+
+
+@pytest.mark.parametrize(
+    ("name", "reads", "references", "expected"),
+    [
+        ("actor", "references", "own", 7 + 10),  # source, and all tokens of the longest reference but its eos
+        ("critic", "both", "own", 7 + 11 + 10),
+        ("critic", "both", "all", 7 + 11 + 3 + 10),
+        ("critic", "source", "all", 7 + 10),
+    ],
+)
+def test_positions_that_are_needed(name: str, reads: Any, references: Any, expected: int) -> None:
+    recipe = Recipe("r", (Mle("mle", 0.01),), payoff=Payoff(references=references), longest_output=5)
+    split = Split("train", Path(), unread([4, 7]), unread([1, 10, 2]), np.array([0, 1, 3]))
+    options = replace(HuggingFace.of(llama(20)), reads=reads)
+    assert options.positions == 2048
+    assert _longest(options, name, recipe, split) == expected
+    both = replace(HuggingFace.of(t5(20)), reads=reads)
+    assert both.positions is None
+    assert _longest(both, name, recipe, split) == max(expected - 10, 12)  # one half reads, the other writes
+    sampling = replace(recipe, phase=(Critic("c", 0.01, extra_length=5),))
+    assert _longest(options, name, sampling, split) == expected + 4  # samples may be longer: 15 tokens with their eos
 
 
 def test_weights_are_whole_and_the_given_model_stays(tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ from seqcredit.experiments.build import mean_reward, task_of
 from seqcredit.experiments.presets import MLE, Plan
 from seqcredit.experiments.recipe import Recipe, resolved
 from seqcredit.experiments.runs import Run, about_of
-from seqcredit.experiments.start import open_data
+from seqcredit.experiments.start import open_data, open_device
 from seqcredit.given import (
     Model,
     actor_options,
+    check_lengths,
     critic_options,
     first_weights,
     is_own,
@@ -39,6 +40,7 @@ from seqcredit.rewards.metrics import REWARD, Metric
 from seqcredit.rewards.payoff import METRICS, Payoff
 from seqcredit.rewards.text import TextReward
 from seqcredit.trained import Scorer, Trained, judge, word_for
+from seqcredit.training.boards import ReportTo, check
 from seqcredit.training.processes import Processes
 from seqcredit.training.status import Reporting
 from seqcredit.training.trainer import Trainer
@@ -68,6 +70,7 @@ def train(
     longest_output: int = 100,
     device: torch.device | str = "cpu",
     shard: bool = False,
+    report_to: ReportTo | None = None,
     say: Callable[[str], None] | None = print,
 ) -> Trained:
     """Train a model on examples, by an algorithm that follows a reward.
@@ -81,6 +84,7 @@ def train(
     (default), or phases. `metric`: what the best weights are kept by; BLEU if not given, or the mean of a reward of
     your own. `critic`: options, or a model of transformers; the actor's architecture if not given. `out`: the run
     folder; given again, the run is resumed. `shard`: each process of torchrun has a part of every network, not a copy.
+    `report_to`: "tensorboard", "wandb" or "mlflow" get a copy of the log.
 
     >>> from seqcredit import LSTM
     >>> pairs = [("1 2 3", "one two three"), ("3 1", "three one"), ("2", "two")] * 20
@@ -88,6 +92,8 @@ def train(
     >>> isinstance(trained.translate("1 2"), str)
     True
     """
+    device = open_device(device)
+    check(report_to)
     plan, begun = MLE() if algorithm is None else algorithm, isinstance(model, Trained)
     actor = actor_options(model)
     if isinstance(plan, Plan) and isinstance(actor, HuggingFace):
@@ -131,7 +137,7 @@ def train(
     own = own_actor(model, prepared)
     if own is not None:
         task.networks["actor"] = own
-    trainer = Trainer(task, run.folder, Reporting(say), device, processes)
+    trainer = Trainer(task, run.folder, Reporting(say, report_to=report_to), device, processes)
     trainer.train()
     trained = task.networks["actor"].eval()
     if processes.writes and "test" in prepared.manifest.splits and run.trains_an_actor():
@@ -213,6 +219,8 @@ def _create(
     data: Path,
 ) -> Run:
     """A new run folder, with its data if they are its own, and the weights to start from."""
+
+    check_lengths(recipe, prepared)
 
     def begin(run: Run) -> None:
         if prepared.folder != data:

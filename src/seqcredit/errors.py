@@ -1,7 +1,7 @@
 """What goes wrong in a way that the user can mend."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 E = TypeVar("E", bound=Exception)
@@ -31,3 +31,8 @@ def in_words(kinds: type[E] | tuple[type[E], ...], sentence: str | Callable[[E],
         yield
     except kinds as error:
         raise UserError(sentence if isinstance(sentence, str) else sentence(error)) from error
+
+
+def needing(package: str, extra: str, what: str) -> AbstractContextManager[None]:
+    """An import of a package that only some need: where it is absent, one sentence says how to get it."""
+    return in_words(ImportError, f"{what} needs the package {package}: run `pip install 'seqcredit[{extra}]'`.")

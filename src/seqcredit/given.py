@@ -7,16 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from torch import Tensor, nn
 
 from seqcredit.algorithms import Phase
 from seqcredit.data.examples import Row, Tokenizer, has_chat
-from seqcredit.data.prepared import Prepared
+from seqcredit.data.prepared import Prepared, Split
 from seqcredit.data.tokenizer import ModelTokenizer
 from seqcredit.errors import UserError, require
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.models.build import LSTM, HuggingFace, Networks, Transformer
-from seqcredit.models.hub import alphabet_of, policy_of
+from seqcredit.models.hub import alphabet_of, policy_of, whole
 from seqcredit.models.policy import Body, Network
 from seqcredit.options import changed
 from seqcredit.trained import Trained, wrapped
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 # Options, a module, a model of transformers, or a function of the sizes of both vocabularies that makes a module.
 Model = Networks | nn.Module | Callable[[int, int], nn.Module]
 COPY = 64  # width of a word's code in a critic
+# Settings of LoRA that make an adapter again, and others that say nothing of what it computes.
+UNSEEN = ("task_type", "base_model_name_or_path", "revision", "inference_mode", "init_lora_weights", "peft_version")
 LORA = ("r", "lora_alpha", "lora_dropout", "target_modules", "bias", "use_rslora", "rank_pattern", "alpha_pattern")
 
 
@@ -61,12 +64,14 @@ def _adapters(model: object) -> str:
     if peft is None or not isinstance(model, peft.PeftModel):
         return ""
     settings = {key: value for key, value in model.active_peft_config.to_dict().items() if value is not None}
+    kind = settings.get("peft_type")
+    require(kind == "LORA", f"Adapters of the kind {kind}: only LoRA is known.")
+    require([*model.peft_config] == ["default"], "A model has one adapter here, with peft's name for it, `default`.")
+    usual = peft.LoraConfig().to_dict()
+    unknown = [key for key, value in settings.items() if key not in (*LORA, *UNSEEN) and value != usual.get(key)]
+    require(not unknown, f"LoRA with {', '.join(unknown)} is not known here: leave it out.")
     plain = {key: sorted(value) if isinstance(value, set) else value for key, value in settings.items()}
-    kept = {key: plain[key] for key in LORA if key in plain}
-    require(
-        settings.get("peft_type") == "LORA", f"Adapters of the kind {settings.get('peft_type')}: only LoRA is known."
-    )
-    return json.dumps(kept, sort_keys=True)
+    return json.dumps({key: plain[key] for key in LORA if key in plain}, sort_keys=True)
 
 
 def critic_options(actor: Networks, critic: Networks | nn.Module | None, references: bool) -> Networks:
@@ -82,7 +87,7 @@ def critic_options(actor: Networks, critic: Networks | nn.Module | None, referen
         return LSTM(actor.embedding, actor.hidden, attention="mlp", dropout=0.0, copy=COPY, dueling=True)
     if isinstance(actor, Transformer):
         return replace(actor, dropout=0.0)
-    return replace(actor, dropout=0.0, reads=_half('"is_encoder_decoder": true' in actor.config, references))
+    return replace(actor, dropout=0.0, reads=_half(actor.encoder_decoder, references))
 
 
 def _half(encoder_decoder: bool, references: bool) -> Literal["source", "references", "both"]:
@@ -105,14 +110,15 @@ def model_tokenizer(
 
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise UserError("A model of transformers reads what its own tokenizer makes: give tokenizer=AutoTokenizer...")
-    return ModelTokenizer(tokenizer, alphabet_of(known, tokenizer), has_chat(rows))
+    chat = has_chat(rows)
+    return ModelTokenizer(tokenizer, alphabet_of(known, tokenizer, chat), chat)
 
 
 def first_weights(
     model: Model | Trained, critic: Networks | nn.Module | None, recipe: Recipe, prepared: Prepared
 ) -> dict[str, Tensor]:
     """What a run starts from: the actor's weights where it has any, and those of a critic with a trained body."""
-    actor = _trained_actor(model, recipe, prepared)
+    actor = _trained_actor(model, prepared)
     if actor is None:
         return {}
     found = {f"actor.{key}": tensor for key, tensor in actor.state_dict().items()}
@@ -122,17 +128,42 @@ def first_weights(
     if not wanted or not (own or like_actor):
         return found
     assert isinstance(recipe.critic, HuggingFace)
-    body: Network = copy.deepcopy(actor) if own is None else policy_of(copy.deepcopy(own).float(), prepared.alphabet)
+    body: Network = copy.deepcopy(actor) if own is None else policy_of(whole(own), prepared.alphabet)
     assert isinstance(body, Body)
     judge = recipe.critic.critic_like(body, recipe.seed, recipe.payoff.references)
     return found | {f"critic.{key}": tensor for key, tensor in judge.state_dict().items()}
 
 
-def _trained_actor(model: Model | Trained, recipe: Recipe, prepared: Prepared) -> Network | None:
+def _trained_actor(model: Model | Trained, prepared: Prepared) -> Network | None:
     if isinstance(model, Trained):
         return model.actor
     known = as_pretrained(model)
-    return None if known is None else policy_of(copy.deepcopy(known).float(), prepared.alphabet)
+    return None if known is None else policy_of(whole(known), prepared.alphabet)
+
+
+def check_lengths(recipe: Recipe, prepared: Prepared) -> None:
+    """Models whose positions are bounded have one for all that is read and written."""
+    for name in networks_of(recipe.phase):
+        options = recipe.critic if name == "critic" else recipe.actor
+        if isinstance(options, HuggingFace) and options.positions is not None:
+            for split in map(prepared.split, prepared.manifest.splits):
+                most = _longest(options, name, recipe, split)
+                require(
+                    most <= options.positions,
+                    f"The {name} has positions for {options.positions:,} tokens, and the split {split.name} with "
+                    f"longest_output = {recipe.longest_output} needs {most:,}: lower it, or leave out long examples.",
+                )
+
+
+def _longest(options: HuggingFace, name: str, recipe: Recipe, split: Split) -> int:
+    """Positions that a network needs for a split: a decoder-only model writes where its reading ends."""
+    firsts, answers = split.groups[:-1], split.reference_lengths + 1  # with their eos
+    known = answers[firsts] if recipe.payoff.references == "own" else np.add.reduceat(answers, firsts)
+    reads = options.reads if name == "critic" else "source"
+    read = int(((reads != "references") * split.source_lengths + (reads != "source") * known).max())
+    words = int(split.reference_lengths.max())
+    written = max(words + 1, recipe.longest_output + 1, *(phase.longest_for(words) for phase in recipe.phase))
+    return max(read, written + 1) if options.encoder_decoder else read + written - 1  # its eos is not read again
 
 
 def is_own(model: Model | Trained) -> bool:

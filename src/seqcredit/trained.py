@@ -16,7 +16,7 @@ from seqcredit.data.tokenizer import Messages
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import build_metric, load_actor
 from seqcredit.experiments.runs import Run
-from seqcredit.experiments.start import open_data
+from seqcredit.experiments.start import open_data, open_device
 from seqcredit.models.policy import Network, Policy
 from seqcredit.models.wrapped import Wrapped
 from seqcredit.results.evaluate import translate_all
@@ -97,9 +97,13 @@ class Trained:
         score = corpus(used, [text.split() for text in outputs], references)
         return Evaluation(used.label, score.value, score.signature, outputs)
 
-    def save_pretrained(self, folder: Path | str) -> Path:
-        """A folder that `from_pretrained` of transformers loads: weights, configuration, tokenizer, a model card."""
-        return save_pretrained(self.run, self.prepared, self.actor, Path(folder))
+    def save_pretrained(self, folder: Path | str, merged: bool = False) -> Path:
+        """A folder that `from_pretrained` of transformers loads: weights, configuration, tokenizer, a model card.
+
+        Of a model with adapters it holds these alone, for `PeftModel.from_pretrained(base, folder)` of peft; `merged`
+        makes them part of the weights, and the folder holds a whole model.
+        """
+        return save_pretrained(self.run, self.prepared, self.actor, Path(folder), merge=merged)
 
     def _prompt(self, source: object) -> str:
         """A text, or the messages of a chat, as the model's data have them."""
@@ -139,7 +143,7 @@ def load(
     Traceback (most recent call last):
     seqcredit.errors.UserError: runs/nowhere is not a run folder: it has no readable run.json.
     """
-    opened = Run.open(Path(run))
+    device, opened = open_device(device), Run.open(Path(run))
     prepared = open_data(opened.data, opened.about["vocabularies"])
     own = load_actor(opened, prepared, device) if model is None else wrapped(model, prepared)
     if model is not None:

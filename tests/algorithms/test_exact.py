@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from brute import edit_distance, soft_max
 from seqcredit.algorithms import ActorCritic, Critic, Mle, Models, Phase, SoftQ
 from seqcredit.algorithms.exact import THIRDS, EditJudge, RolloutJudge, plain_edit
 from seqcredit.algorithms.phase import Examples
@@ -21,12 +22,13 @@ from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.models.build import LSTM
 from seqcredit.models.policy import Network, Policy, Tensors, Written
+from seqcredit.rewards import EditDistance
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.training.log import log_entries
 from seqcredit.training.status import Reporting
 from seqcredit.training.trainer import Trainer
 from seqcredit.training.validation import examples_of, short
-from seqcredit.types import Alphabet, lengths
+from seqcredit.types import Alphabet, Batch, lengths
 
 PAYOFF = Payoff(metric="edit")
 SOFT_Q = SoftQ("soft_q", 0.01, "adam", tau=0.2, bound=20, samples=2, epochs=2, batch_size=80, exact=3)
@@ -107,6 +109,49 @@ def test_the_exact_q_has_no_error_and_a_shift_is_one_of_q_but_not_of_its_targets
     nobody = Knowing(actions)
     assert judge.figures(Models(nobody, Exact(actions, SOFT_Q, 0.7))) == {"credit_error": 0.7, "credit_kl": 0.0}
     assert judge.states == int((lengths(judge.tokens) + 1).sum()) > 3 * 4 * 3
+
+
+class Brute(Knowing):
+    """A critic whose Q is found by trying all continuations, in an alphabet of its own."""
+
+    def __init__(self, alphabet: Alphabet, bound: int, tau: float, more: float = 0.0) -> None:
+        super().__init__(alphabet.size)
+        self.alphabet, self.bound, self.tau, self.more = alphabet, bound, tau, more
+        assert alphabet.actions is not None
+        self.words = [number for number in alphabet.actions.nonzero().squeeze(1).tolist() if number != alphabet.eos]
+
+    def score(self, memory: Reference, tokens: Tensor, dropout: Any = None) -> Written:
+        out = torch.full((*tokens.shape, self.alphabet.size), 99.0, dtype=torch.float64)  # nobody looks at the barred
+        for b, (reference, row) in enumerate(zip(memory.words, tokens, strict=True)):
+            known = reference[: int(lengths(reference, self.alphabet.eos))].tolist()
+            for t in range(int(lengths(row, self.alphabet.eos)) + 1):
+                for number, value in self._q(known, row[:t].tolist()).items():
+                    out[b, t, number] = value + self.more
+        return Written(out)
+
+    def _q(self, reference: list[int], prefix: list[int]) -> dict[int, float]:
+        found = {self.alphabet.eos: 0.0}
+        if len(prefix) == self.bound - 1:
+            return found
+        here = -edit_distance(prefix, reference)
+        for word in self.words:
+            after = [*prefix, word]
+            later = soft_max([*self._q(reference, after).values()], self.tau)
+            found[word] = -edit_distance(after, reference) - here + later
+        return found
+
+
+def test_another_alphabet_has_its_own_exact_q() -> None:
+    """eos is not 0, some ids are no actions, and Q* of every other one is found by trying all continuations."""
+    actions = torch.ones(7, dtype=torch.bool)
+    actions[[0, 5]] = False
+    alphabet = Alphabet(7, 3, None, actions)
+    batch = Batch(torch.zeros(2, 1, dtype=torch.long), torch.tensor([[[1, 4, 3]], [[6, 3, 3]]]))
+    judge = EditJudge(Examples(lambda *_: batch, EditDistance(), alphabet), 0.3, 4, 2)
+    assert judge.error(Brute(alphabet, 4, 0.3)) == pytest.approx((0, 0), abs=1e-12)
+    assert judge.error(Brute(alphabet, 4, 0.3, 0.7)) == pytest.approx((0.7, 0), abs=1e-12)
+    absolute, kl = judge.error(Brute(alphabet, 4, 0.4))
+    assert min(absolute, kl) > 0.001
 
 
 def test_a_network_that_learned_nothing_is_far_off(prepared: Prepared) -> None:

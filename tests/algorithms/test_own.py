@@ -32,7 +32,6 @@ FADING = """
 from dataclasses import dataclass
 
 from seqcredit.algorithms import Outcome, Phase
-from seqcredit.models.policy import read
 from seqcredit.options import BELOW_1, option
 from seqcredit.types import token_mask
 
@@ -44,7 +43,7 @@ class Fading(Phase):
     def loss(self, models, batch, reward, noise, progress):
         actor, tokens = models.actor, batch.references[:, 0]
         share = self.share * (1 - progress.update / progress.updates)
-        scores = actor.score(read(actor, batch), tokens, actor.drop(tokens.shape[1], noise))
+        scores = actor.score(actor.read(batch), tokens, actor.drop(tokens.shape[1], noise))
         logp, real = scores.table().log_softmax(-1), token_mask(tokens, actor.alphabet.eos)
         each = (1 - share) * logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) + share * logp.mean(-1)
         loss = -each.masked_fill(~real, 0).sum()

@@ -7,7 +7,7 @@ from seqcredit.credit.tables import share
 from seqcredit.draws import Noise
 from seqcredit.models.critic import Critic, update_target
 from seqcredit.models.lstm import Seq2Seq
-from seqcredit.models.policy import Dropout, read, repeat
+from seqcredit.models.policy import Dropout, repeat
 from seqcredit.types import ABSENT, Alphabet, Batch, pad, pad_references
 
 REFERENCES = pad_references([[[2, 3], [4, 4, 4]], [[5]]])  # (2, 2, 4)

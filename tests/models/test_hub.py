@@ -9,7 +9,7 @@ import torch
 from models.pretrained import SOURCE, V, kinds, make, policy
 from seqcredit.errors import UserError
 from seqcredit.models.build import HuggingFace
-from seqcredit.models.hub import alphabet_of, make_model, open_model, policy_of, pretrained
+from seqcredit.models.hub import alphabet_of, make_model, open_model, policy_of, pretrained, whole
 from seqcredit.types import ABSENT
 from tokenizing import learn
 
@@ -49,6 +49,45 @@ def test_a_tokenizer_says_what_may_be_chosen() -> None:
     assert alphabet.actions is not None
     barred = set((~alphabet.actions).nonzero().squeeze(1).tolist())
     assert barred == {0, 3} | set(range(known, V))  # <pad>, <extra>, and what the tokenizer does not have
+
+
+TURNS = (
+    "{% for m in messages %}<user>{{ m['content'] }}<end> {% endfor %}{% if add_generation_prompt %}<user>{% endif %}"
+)
+
+
+def test_an_answer_ends_by_what_the_template_says() -> None:
+    """In a chat the token behind an answer, elsewhere the tokenizer's eos, of a list the first. Others are barred."""
+    read = learn(["a b"], size=12)
+    read.add_special_tokens({"additional_special_tokens": ["<user>", "<end>"]})
+    model, end = make("llama"), read.convert_tokens_to_ids("<end>")
+    model.generation_config.eos_token_id = [2, 9]
+    assert alphabet_of(model).eos == 2
+    assert alphabet_of(model).actions[9] == False  # type: ignore[index]  # noqa: E712
+    assert alphabet_of(model, read).eos == read.eos_token_id == 1
+    read.chat_template = TURNS
+    alphabet = alphabet_of(model, read, chat=True)
+    assert alphabet.eos == end
+    assert alphabet.actions is not None
+    assert alphabet.actions[end]
+    assert not alphabet.actions[[1, 9, read.convert_tokens_to_ids("<user>")]].any()
+    assert alphabet_of(model, read).eos == 1  # no chat
+    for template in (TURNS.replace("<end>", ""), "{{ nothing('x') }}"):  # nothing closes a turn; no template at all
+        read.chat_template = template
+        assert alphabet_of(model, read, chat=True).eos == 1
+
+
+def test_weights_that_are_no_numbers_are_refused() -> None:
+    model = make("llama").half()
+    copied = whole(model)
+    assert {weight.dtype for weight in copied.parameters()} == {torch.float32}
+    assert {weight.dtype for weight in model.parameters()} == {torch.float16}
+    model.is_quantized = True  # as after reading GGUF, which transformers then does not cast any more
+    assert {weight.dtype for weight in whole(model).parameters()} == {torch.float32}
+    head = model.get_output_embeddings()
+    head.weight = torch.nn.Parameter(head.weight.to(torch.int8), requires_grad=False)
+    with pytest.raises(UserError, match="The weights of LlamaForCausalLM are quantized: load it without, and train"):
+        whole(model)
 
 
 @kinds

@@ -69,3 +69,15 @@ def test_q_is_the_sum_that_it_is_said_to_be() -> None:
         copied = sum(places[j] * (codes[word] @ codes[x]) for j, x in enumerate(read))
         expected = (own[word] + judge.common.weight[0]) @ normed[0] + judge.readout.bias[word] + judge.common.bias[0]
         torch.testing.assert_close(q[word], expected + copied, atol=1e-10, rtol=0)
+
+
+def test_what_belongs_to_the_memory_is_made_once() -> None:
+    """A step lays out no readout and normalises no states of its own; rows are selected and joined with the rest."""
+    judge = critic(policy("llama"))
+    memory = judge.read(Batch(SOURCE, pad_references([[[5, 6]], [[8]], [[9]]], 2)))
+    one, other = (judge.step(memory, judge.start(memory), token)[0] for token in (None, torch.tensor([5, 6, 7])))
+    assert one.weight is other.weight is memory.weight
+    chosen = memory.select(torch.tensor([2, 0])).join(memory.select(torch.tensor([1])))
+    tokens = torch.tensor([[5, 6], [7, 8], [9, 10]])
+    expected = judge.score(memory, tokens[[1, 2, 0]]).table()[[2, 0, 1]]
+    torch.testing.assert_close(judge.score(chosen, tokens).table(), expected, atol=1e-10, rtol=0)

@@ -17,7 +17,6 @@ from seqcredit.models.policy import (
     Scores,
     Tensors,
     Written,
-    read,
     repeat,
     reshaped,
 )
@@ -94,7 +93,7 @@ def test_what_a_policy_reads() -> None:
     batch = Batch(pad([[5], [6, 7]]), pad_references([[[2]], [[3], [1]]]))
     for reads, expected in (("source", batch.source), ("references", batch.references)):
         model = Constant(reads)
-        assert read(model, batch).rows == 2
+        assert model.read(batch).rows == 2
         assert len(model.seen) == 1
         assert torch.equal(model.seen[0], expected)
 

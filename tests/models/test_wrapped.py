@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from seqcredit.draws import Noise
-from seqcredit.models.policy import Linear, Policy, Written, read
+from seqcredit.models.policy import Linear, Policy, Written
 from seqcredit.models.wrapped import Wrapped
 from seqcredit.search import beam, greedy, sample
 from seqcredit.types import Alphabet, Batch, pad_references

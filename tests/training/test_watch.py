@@ -1,11 +1,9 @@
 """What a run shows of itself."""
 
 import math
-from pathlib import Path
 
 import pytest
 
-from seqcredit.errors import UserError
 from seqcredit.training import watch
 from seqcredit.training.learner import DivergedError
 
@@ -60,30 +58,3 @@ def test_a_collapsed_policy_or_a_lost_reward_is_a_divergence() -> None:
         watch.guard({"entropy": 0.09, "reward": 0.3}, began)
     with pytest.raises(DivergedError, match=r"reward fell from 0\.4 to 0\.1"):
         watch.guard({"entropy": 1.0, "reward": 0.1}, began)
-
-
-def entry(updates: int, td: float) -> dict[str, object]:
-    return {"event": "train", "phase": "critic", "epoch": 0, "updates": updates, "td": td, "time": 100.0 + updates}
-
-
-def test_tensorboard_has_the_numbers_of_the_log_and_nothing_from_before_a_resume(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    first = watch.Board(tmp_path / "board", [])
-    first.write(entry(100, 0.5))
-    first.write(entry(200, 0.4))  # lost: the run is killed before its checkpoint
-    again = watch.Board(tmp_path / "board", [entry(100, 0.5)])
-    again.write(entry(200, 0.25))
-    read = EventAccumulator(str(tmp_path / "board"))
-    read.Reload()
-    assert read.Tags()["scalars"] == ["critic/td"]
-    assert [(e.step, e.value, e.wall_time) for e in read.Scalars("critic/td")] == [
-        (100, 0.5, 200.0),
-        (200, 0.25, 300.0),
-    ]
-
-
-def test_without_the_package_there_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
-    with pytest.raises(UserError, match=r"needs the package tensorboard: pip install 'seqcredit\[tensorboard\]'"):
-        watch.Board(tmp_path, [])

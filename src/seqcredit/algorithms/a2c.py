@@ -17,7 +17,6 @@ from seqcredit.algorithms.rollout import spread, watch
 from seqcredit.algorithms.sampling import Sampling
 from seqcredit.credit.values import one_step_targets, returns_to_go, token_rewards, trace_targets
 from seqcredit.draws import Noise
-from seqcredit.models.policy import read
 from seqcredit.options import ABOVE_0, FROM_0, NOT_NEGATIVE, SHARE, option
 from seqcredit.types import Batch, Reward, token_mask
 
@@ -41,7 +40,7 @@ class A2c(Sampling):
         tokens, rewards = rollout.tokens, token_rewards(rollout.worth)
         real = token_mask(tokens, alphabet.eos)
         with part("critic"):
-            values = state_values(Along.of(critic, critic.score(read(critic, rollout.batch), tokens)))
+            values = state_values(Along.of(critic, critic.score(critic.read(rollout.batch), tokens)))
         known = values.detach().masked_fill(~real, 0)
         one_step = one_step_targets(rewards, known, tokens, alphabet.eos)
         targets = trace_targets(one_step, known, tokens, self.trace, self.steps, alphabet.eos)

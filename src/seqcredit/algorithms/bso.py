@@ -15,7 +15,7 @@ from torch.profiler import record_function as part
 from seqcredit.algorithms.phase import Models, Outcome, Phase, Progress
 from seqcredit.credit.values import chosen, only_actions
 from seqcredit.draws import Noise
-from seqcredit.models.policy import Dropout, M, Network, Policy, S, Scores, read, repeat, reshaped
+from seqcredit.models.policy import Dropout, M, Network, Policy, S, Scores, repeat, reshaped
 from seqcredit.options import FROM_0, FROM_2, NOT_NEGATIVE, option
 from seqcredit.rewards.scaling import rescaled
 from seqcredit.rewards.scores import scored
@@ -47,7 +47,7 @@ class Bso(Phase):
         actor, tokens = models.actor, batch.references[:, 0]
         real, dropout = token_mask(tokens, actor.alphabet.eos).sum(), actor.drop(tokens.shape[1], noise)
         with part("actor"):
-            memory = read(actor, batch)
+            memory = actor.read(batch)
             wanted = raw_scores(actor.score(memory, tokens, dropout), tokens)
         with part("sampling"):
             found = violations(actor, memory, tokens, wanted.detach(), self.beam(progress), self.margin, dropout)

@@ -25,7 +25,7 @@ from seqcredit.algorithms.phase import Criterion, Examples, Gate, Models, Outcom
 from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, spread, watch
 from seqcredit.credit.values import returns_to_go, token_rewards
 from seqcredit.draws import Noise
-from seqcredit.models.policy import Network, read
+from seqcredit.models.policy import Network
 from seqcredit.options import ABOVE_0, BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, option
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Batch, Reward, token_mask
@@ -91,7 +91,7 @@ class Judging(Phase):
 
     def along(self, network: Network, rollout: Rollout) -> Along:
         """What a network says of the samples."""
-        return Along.of(network, network.score(read(network, rollout.batch), rollout.tokens), self.fused)
+        return Along.of(network, network.score(network.read(rollout.batch), rollout.tokens), self.fused)
 
     def critic_loss(self, q: Along, rollout: Rollout, judged: Judged, noise: Noise) -> tuple[Tensor, Sums]:
         """Loss of the critic, and what is worth watching of the samples."""

@@ -20,7 +20,7 @@ from seqcredit.credit.proposals import replace_ngrams
 from seqcredit.credit.values import at_bound, chosen, entropy, only_actions, returns_to_go, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError, require
-from seqcredit.models.policy import M, Network, Policy, S, read, reshaped
+from seqcredit.models.policy import M, Network, Policy, S, reshaped
 from seqcredit.rewards import EditDistance, OwnReference
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.rewards.scores import scored
@@ -51,14 +51,17 @@ class EditJudge:
         if not isinstance(reward, EditDistance) or reward.by_length:
             raise UserError("The exact oracle knows the plain edit distance, not scaled down; this pay-off is another.")
         self.tau, self.bound, self.alphabet = tau, bound, examples.alphabet
-        self.references = examples.short(sentences, min(longest, bound - 1)).references
+        self.batch = examples.short(sentences, min(longest, bound - 1))
         several = "The exact oracle knows one reference, and these data have several"
-        require(own or self.references.shape[1] == 1, f"{several}: set references to 'own' in [payoff].")
-        first = self.references[:, 0]
+        require(own or self.batch.references.shape[1] == 1, f"{several}: set references to 'own' in [payoff].")
+        first, eos, unk = self.batch.references[:, 0], self.alphabet.eos, self.alphabet.unk
         noise = Noise(torch.Generator().manual_seed(0), len(first))
         self.tokens = replace_ngrams(first, PROPOSED, self.alphabet, noise).tokens
-        words, size, unk_matches = [row[: int(lengths(row))] for row in first], self.alphabet.size, reward.unk_matches
-        self.oracles = [EditOracle.solve(known, size, bound, tau, unk_matches=unk_matches) for known in words]
+        known = torch.tensor([number for number in (eos, unk) if number is not None])
+        self.order = torch.cat([known, self.alphabet.words()])  # the oracle's actions: eos, unk if there is one, words
+        words = [self._places(row[: int(lengths(row, eos))]) for row in first]
+        how = len(self.order), bound, tau, None, reward.unk_matches or unk is None
+        self.oracles = [EditOracle.solve(row, *how) for row in words]
 
     def figures(self, models: Models) -> dict[str, float]:
         """For the log."""
@@ -68,7 +71,13 @@ class EditJudge:
     @property
     def states(self) -> int:
         """How many states the error is a mean over."""
-        return int((lengths(self.tokens) + 1).sum())
+        return int((lengths(self.tokens, self.alphabet.eos) + 1).sum())
+
+    def _places(self, tokens: Int[Tensor, "*B T"]) -> Int[Tensor, "*B T"]:
+        """Ids by their places among the oracle's actions."""
+        place = torch.zeros(self.alphabet.size, dtype=torch.long)
+        place[self.order] = torch.arange(len(self.order))
+        return place[tokens]
 
     @torch.no_grad()
     def error(self, critic: Network) -> CreditError:
@@ -76,12 +85,13 @@ class EditJudge:
         absolute, kl, device = 0.0, 0.0, device_of(critic)
         forced = at_bound(self.tokens[0], self.bound)
         with evaluating(critic):
-            for oracle, reference, tokens in zip(self.oracles, self.references, self.tokens, strict=True):
-                memory = critic.encode(reference.expand(len(tokens), *reference.shape).to(device))
-                q = critic.score(memory, tokens.to(device)).table().double().cpu()
-                exact = oracle.along(tokens)
-                absolute += float(absolute_error(q, exact, tokens, forced).sum())
-                kl += float(target_kl(q, exact, tokens, self.tau, forced).sum())
+            for oracle, source, references, tokens in zip(self.oracles, *self.batch, self.tokens, strict=True):
+                batch = Batch(source[None].to(device), references[None].to(device)).repeated(len(tokens))
+                q = critic.score(critic.read(batch), tokens.to(device)).table().double().cpu()[..., self.order]
+                actions = self._places(tokens)
+                exact = oracle.along(actions)
+                absolute += float(absolute_error(q, exact, actions, forced).sum())
+                kl += float(target_kl(q, exact, actions, self.tau, forced).sum())
         return CreditError(absolute / self.states, kl / self.states)
 
 
@@ -155,8 +165,8 @@ class RolloutJudge:
         assert self._samples is not None
         tokens, batch = self._samples, self._on(device_of(actor))
         with evaluating(actor, critic):
-            logp = Along.of(actor, actor.score(read(actor, batch), tokens)).logp
-            q = chosen(critic.score(read(critic, batch), tokens).table(), tokens)
+            logp = Along.of(actor, actor.score(actor.read(batch), tokens)).logp
+            q = chosen(critic.score(critic.read(batch), tokens).table(), tokens)
         eos = actor.alphabet.eos
         rewards = token_rewards(scored(self.reward, self.alphabet, tokens, batch))
         uncertainty = entropy(logp, at_bound(tokens, self.bound))
@@ -169,14 +179,14 @@ class RolloutJudge:
         """Q of the words."""
         batch, t = self._on(device_of(critic)), known.before.shape[1]
         with evaluating(critic):
-            memory = read(critic, Batch(batch.source[known.rows], batch.references[known.rows]))
+            memory = critic.read(Batch(batch.source[known.rows], batch.references[known.rows]))
             scores = critic.score(memory, nn.functional.pad(known.before, (0, 1), value=critic.alphabet.eos))
             return reshaped(scores, lambda of: of[:, t]).table().gather(1, known.words)
 
     def _follow(self, actor: Network) -> list[_Known]:
         """Samples of the actor, and what is worth what in their states."""
         batch = self._on(device_of(actor))
-        memory, eos = read(actor, batch), actor.alphabet.eos
+        memory, eos = actor.read(batch), actor.alphabet.eos
         uniform = torch.rand(len(batch.source), self.bound, generator=torch.Generator().manual_seed(0))
         self._samples = sample(actor, memory, self.bound, uniform.to(batch.source.device))
         going = [(self._samples[:, :t] != eos).all(1).nonzero().squeeze(1) for t in PLACES]
@@ -226,7 +236,7 @@ class _Continues:
     """The actor as a function from prefixes to the next token's log-probabilities; row i continues row i of a batch."""
 
     def __init__(self, actor: Policy[M, S], batch: Batch) -> None:
-        memory = read(actor, batch)
+        memory = actor.read(batch)
         self.alphabet, self.score = actor.alphabet, lambda tokens: actor.score(memory, tokens)
 
     def __call__(self, prefixes: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ from seqcredit.algorithms.along import Along, Leash, log_likelihood, restrain, t
 from seqcredit.algorithms.phase import Models, Phase, Sums
 from seqcredit.algorithms.rollout import Rollout
 from seqcredit.credit.drawn import drift_estimate
-from seqcredit.models.policy import read
 from seqcredit.options import NOT_NEGATIVE, option
 
 
@@ -40,7 +39,7 @@ class Leashed(Phase):
             return rollout
         origin, tokens = models.origin, rollout.tokens
         with torch.no_grad(), part("actor"):
-            start = Along.of(origin, origin.score(read(origin, rollout.batch), tokens), self.fused)
+            start = Along.of(origin, origin.score(origin.read(rollout.batch), tokens), self.fused)
             if self.leash_form != "reward":
                 return rollout._replace(start=start)
         with part("actor"):

@@ -9,7 +9,6 @@ from torch.profiler import record_function as part
 from seqcredit.algorithms.along import Along, likelihood
 from seqcredit.algorithms.phase import Models, Outcome, Phase, Progress, Sums
 from seqcredit.draws import Noise
-from seqcredit.models.policy import read
 from seqcredit.types import Batch, Reward, token_mask
 
 
@@ -23,7 +22,7 @@ class Mle(Phase):
         """- log pi of the reference."""
         actor, tokens = models.actor, batch.references[:, 0]
         with part("actor"):
-            scores = actor.score(read(actor, batch), tokens, actor.drop(tokens.shape[1], noise))
+            scores = actor.score(actor.read(batch), tokens, actor.drop(tokens.shape[1], noise))
         loss, watched = reference_loss(Along.of(actor, scores, self.fused), batch, noise)
         return Outcome({"actor": loss}, watched)
 

@@ -21,7 +21,7 @@ from seqcredit.credit.proposals import replace_ngrams
 from seqcredit.credit.values import at_bound, chosen, entropy, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError, require
-from seqcredit.models.policy import Network, read
+from seqcredit.models.policy import Network
 from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, option
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Batch, Reward, token_mask
@@ -97,7 +97,7 @@ class Pcl(Sampling):
         forced = at_bound(tokens, max(self.bound(batch), tokens.shape[-1]))
         with part("actor"):
             dropout = actor.drop(tokens.shape[-1], noise)
-            says = along(actor, read(actor, batch), proposals, dropout, self.fused, shared=False)
+            says = along(actor, actor.read(batch), proposals, dropout, self.fused, shared=False)
             return self._inconsistency(says, head, tokens, rewards, forced), token_mask(tokens, alphabet.eos).sum()
 
     def _inconsistency(

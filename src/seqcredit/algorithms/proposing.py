@@ -16,7 +16,7 @@ from seqcredit.credit.tables import share
 from seqcredit.credit.values import at_bound
 from seqcredit.draws import Noise
 from seqcredit.errors import require
-from seqcredit.models.policy import Branching, Dropout, M, Network, Policy, S, read, repeat, reshaped
+from seqcredit.models.policy import Branching, Dropout, M, Network, Policy, S, repeat, reshaped
 from seqcredit.options import ABOVE_0, FROM_1, SHARE, option
 from seqcredit.rewards import scores
 from seqcredit.rewards.edit import EditDistance
@@ -101,7 +101,7 @@ class Proposing(Phase):
         """Sequences from the soft policy P_Q, no longer than a few words over the longest reference of the batch."""
         bound, device = min(self.bound, batch.references.shape[-1] + LONGER), batch.references.device
         uniform = noise.repeated(count).uniform(bound, device=device)
-        tokens = sample(critic, repeat(read(critic, batch), count, device), bound, uniform, temperature=self.tau)
+        tokens = sample(critic, repeat(critic.read(batch), count, device), bound, uniform, temperature=self.tau)
         filled = nn.functional.pad(tokens, (0, bound - tokens.shape[1]), value=critic.alphabet.eos)
         return filled.unflatten(0, (-1, count))
 

@@ -19,7 +19,7 @@ from seqcredit.algorithms.rollout import Rollout, watch
 from seqcredit.algorithms.sampling import Sampling
 from seqcredit.credit.drawn import mean_of_others, to_go
 from seqcredit.draws import Noise
-from seqcredit.models.policy import Network, read
+from seqcredit.models.policy import Network
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.rewards.scores import final_scores, prefix_scores, scored
 from seqcredit.search import greedy
@@ -79,7 +79,7 @@ class Reinforce(Sampling):
             return mean_of_others(earned.unflatten(0, (-1, self.samples))).flatten(0, 1)
         first = None if given is None else given.every(self.samples)
         with part("sampling"), evaluating(actor):
-            found = greedy(actor, read(actor, batch), self.bound(batch), given=first)
+            found = greedy(actor, actor.read(batch), self.bound(batch), given=first)
         with part("reward"):
             if self.credit == "end":
                 base = scored(reward, actor.alphabet, found, batch, final_scores).unsqueeze(1)

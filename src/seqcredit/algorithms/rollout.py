@@ -11,7 +11,7 @@ from seqcredit.algorithms.along import Along
 from seqcredit.algorithms.phase import Sums, count
 from seqcredit.credit.values import at_bound
 from seqcredit.draws import Noise
-from seqcredit.models.policy import Dropout, M, Network, Policy, S, Scores, read, repeat, reshaped
+from seqcredit.models.policy import Dropout, M, Network, Policy, S, Scores, repeat, reshaped
 from seqcredit.rewards.bleu import corpus_counts
 from seqcredit.rewards.finished import finished_scores
 from seqcredit.rewards.prefixes import present
@@ -62,7 +62,7 @@ def roll_out(actor: Network, batch: Batch, reward: Reward, noise: Noise, asked: 
     device = batch.references.device
     dropout = actor.drop(asked.bound, several)
     with part("actor"):
-        memory = read(actor, batch)
+        memory = actor.read(batch)
     with part("sampling"):
         uniform = several.uniform(asked.bound, device=device)
         several_memories = repeat(memory, asked.samples, device)

@@ -16,7 +16,7 @@ from seqcredit.algorithms.along import Along
 from seqcredit.algorithms.mle import Mle, reference_loss
 from seqcredit.algorithms.phase import Models, Outcome, Progress, count
 from seqcredit.draws import Noise
-from seqcredit.models.policy import Dropout, M, Policy, S, read
+from seqcredit.models.policy import Dropout, M, Policy, S
 from seqcredit.options import ABOVE_0, SHARE, option
 from seqcredit.search import greedy, sample
 from seqcredit.search.sample import Given
@@ -36,7 +36,7 @@ class ScheduledSampling(Mle):
         """- log pi of the reference's words, after what the actor has heard instead of those before."""
         actor, tokens, rate = models.actor, batch.references[:, 0], self.rate_of(progress.update)
         with part("actor"):
-            memory = read(actor, batch)
+            memory = actor.read(batch)
         dropout = actor.drop(tokens.shape[1], noise)
         heard = self._heard(actor, memory, tokens, dropout, noise, rate) if rate else tokens
         with part("actor"):

@@ -13,7 +13,6 @@ from seqcredit.algorithms.proposing import Proposal, Proposing, along, diversity
 from seqcredit.credit.proposals import Proposals
 from seqcredit.credit.values import token_rewards
 from seqcredit.draws import Noise
-from seqcredit.models.policy import read
 from seqcredit.options import FROM_0, FROM_1, NOT_NEGATIVE, UP_TO_1, option
 from seqcredit.rewards.finished import finished_scores
 from seqcredit.rewards.payoff import Payoff
@@ -48,7 +47,7 @@ class SoftQ(Proposing):
         later = self._later(models, batch, proposals)
         real = token_mask(tokens, alphabet.eos).sum()
         with part("critic"):
-            q = along(critic, read(critic, batch), proposals, dropout, self.fused)
+            q = along(critic, critic.read(batch), proposals, dropout, self.fused)
             later = q if self.look_ahead == "constant" else later
             loss = soft_residual(q, later, tokens, token_rewards(scores), self.tau, self.steps, self.bounded(tokens))
             watched = {"td": (loss.detach(), real)}
@@ -64,7 +63,7 @@ class SoftQ(Proposing):
         if self.look_ahead != "target":
             return None
         with torch.no_grad(), part("target"):
-            return along(models.slow_judge, read(models.slow_judge, batch), proposals, None, self.fused)
+            return along(models.slow_judge, models.slow_judge.read(batch), proposals, None, self.fused)
 
     def follows(self, progress: Progress) -> float | None:
         """The speed of the target network."""

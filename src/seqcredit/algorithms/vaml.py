@@ -15,7 +15,7 @@ from seqcredit.credit.losses import importance_weights
 from seqcredit.credit.oracle.completions import best_completions
 from seqcredit.credit.proposals import Proposals
 from seqcredit.draws import Noise
-from seqcredit.models.policy import Network, Written, read
+from seqcredit.models.policy import Network, Written
 from seqcredit.options import ABOVE_0, SHARE, option
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.rewards.scaling import rescaled
@@ -38,7 +38,7 @@ class Raml(Proposing):
         proposals, weights = self.weighted_proposals(batch, reward, noise, actor)
         dropout = actor.drop(proposals.tokens.shape[-1], noise)
         with part("actor"):
-            logits = along(actor, read(actor, batch), proposals, dropout, self.fused)
+            logits = along(actor, actor.read(batch), proposals, dropout, self.fused)
             loss = likelihood(logits, proposals.tokens, weights)
         watched = _weighted(loss, weights) | diversity(proposals.tokens, actor.alphabet)
         return Outcome({"actor": loss / noise.total}, watched)
@@ -76,7 +76,7 @@ class Vaml(Raml):
         tokens, shared = proposals.tokens, self.shares_beginnings
         dropout = actor.drop(tokens.shape[-1], noise)
         with part("actor"):
-            logits = along(actor, read(actor, batch), proposals, dropout, self.fused, shared)
+            logits = along(actor, actor.read(batch), proposals, dropout, self.fused, shared)
         with torch.no_grad(), part("critic"):
             q = self.q(models, batch, proposals)
         coins = noise.uniform(*tokens.shape[1:], device=tokens.device) < self.kappa if self.kappa_draws else None
@@ -94,7 +94,7 @@ class Vaml(Raml):
     def q(self, models: Models, batch: Batch, proposals: Proposals) -> Along:
         """Q along the proposals: that of the critic."""
         critic = models.judge
-        return along(critic, read(critic, batch), proposals, None, self.fused, self.shares_beginnings)
+        return along(critic, critic.read(batch), proposals, None, self.fused, self.shares_beginnings)
 
 
 @dataclass(frozen=True)

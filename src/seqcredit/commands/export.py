@@ -11,6 +11,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Which run, and where to."""
     parser.add_argument("run_folder", metavar="RUN", type=shared.given)
     parser.add_argument("out", metavar="OUT", type=shared.wanted, help="the folder to make")
+    about = "adapters become part of the weights (default: a folder of adapters, as peft writes it)"
+    parser.add_argument("--merged", action="store_true", help=about)
     parser.add_argument("--phase", help="weights of this phase (default: the last one)")
 
 
@@ -22,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
     found, prepared = shared.open_run(options.run_folder)
     if prepared.tokenizer is not None:
         actor = load_actor(found, prepared, phase=options.phase)
-        save_pretrained(found, prepared, actor, options.out, options.phase)
+        save_pretrained(found, prepared, actor, options.out, options.phase, options.merged)
         print(f"written to {options.out}; `from_pretrained` of transformers loads it")
         return 0
     export(found, prepared, options.out, options.phase)

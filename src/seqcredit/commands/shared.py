@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from seqcredit.errors import UserError, require
+from seqcredit.errors import require
 
 if TYPE_CHECKING:
     import torch
@@ -130,8 +130,15 @@ def machine_options(parser: argparse.ArgumentParser) -> None:
     count_option(parser, "--log-every", 100, "updates between lines")
     parser.add_argument("--checkpoint-minutes", type=minutes, default=5.0, metavar="M", help="default: 5")
     shard_option(parser)
-    about = "write the log for TensorBoard too, in the run folder"
-    parser.add_argument("--tensorboard", action="store_true", help=about)
+    report_option(parser)
+
+
+def report_option(parser: argparse.ArgumentParser) -> None:
+    """Where the log is copied to."""
+    about = "copy the log to TensorBoard (in the run folder), Weights & Biases or MLflow"
+    parser.add_argument("--report-to", choices=("tensorboard", "wandb", "mlflow"), help=about)
+    about = "the same as --report-to tensorboard"
+    parser.add_argument("--tensorboard", action="store_const", const="tensorboard", dest="report_to", help=about)
 
 
 def metric_option(parser: argparse.ArgumentParser, about: str = "what to judge by") -> None:
@@ -165,17 +172,9 @@ def judge_options(parser: argparse.ArgumentParser) -> None:
 
 def use_device(options: argparse.Namespace) -> "torch.device":
     """The device of `--device`, on which a tensor has been made and read; a command asks before it writes anything."""
-    import torch
+    from seqcredit.experiments.start import open_device
 
-    try:
-        found = torch.device(options.device)
-        torch.zeros(1, device=found).cpu()
-    except Exception:  # every backend has its own
-        there = ["cpu", *(["cuda"] * torch.cuda.is_available()), *(["mps"] * torch.backends.mps.is_available())]
-        raise UserError(
-            f"--device {options.device}: torch finds no such device here; give {' or '.join(there)}."
-        ) from None
-    return found
+    return open_device(options.device, "--device")
 
 
 def use_threads(options: argparse.Namespace) -> None:

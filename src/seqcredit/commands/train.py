@@ -40,10 +40,12 @@ def run(options: argparse.Namespace) -> int:
     from seqcredit.experiments.recipe import found, load, until
     from seqcredit.experiments.runs import Run
     from seqcredit.experiments.start import open_data, take_over
+    from seqcredit.training.boards import check
     from seqcredit.training.processes import Processes
 
     processes = Processes.join(options.shard)  # before the device is looked at: it picks the GPU
     shared.use_device(options)
+    check(options.report_to)
     changes = [*options.set, *([] if options.seed is None else [f"seed={options.seed}"])]
     recipe = load(options.recipe, changes)
     recipe = until(recipe, options.until) if options.until else recipe
@@ -67,7 +69,7 @@ def finish(run: "Run", prepared: "Prepared", options: argparse.Namespace, proces
 
     shared.use_threads(options)
     with shared.display(processes.writes) as (say, show):
-        shown = Reporting(say, show, options.log_every, options.checkpoint_minutes, options.tensorboard)
+        shown = Reporting(say, show, options.log_every, options.checkpoint_minutes, options.report_to)
         task = task_of(run.recipe, prepared, run.folder)
         trainer = Trainer(task, run.folder, shown, options.device, processes)
         _stop_on_interrupt(trainer)

@@ -26,7 +26,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     about = "bleu (default), rouge-l, edit, cider, or FILE:FUNCTION of (text, references) or (text, source)"
     parser.add_argument("--reward", default="bleu", metavar="NAME", help=about)
     parser.add_argument("--algorithm", default="erac", choices=ALGORITHMS, help="default: erac")
-    about = "only adapters of this rank learn (peft's LoRA); they are merged by `seqcredit export`"
+    about = "only adapters of this rank learn (peft's LoRA); `seqcredit export` writes them as such, or merged"
     parser.add_argument("--lora", type=shared.positive, metavar="RANK", help=about)
     about = "an option of the algorithm: epochs=3, learning_rate=1e-5, tau=0.02"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
@@ -39,6 +39,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--out", required=True, type=shared.wanted, metavar="RUN", help="the run folder; given again, it goes on"
     )
     shared.device_option(parser)
+    shared.report_option(parser)
     shared.threads_option(parser)
     shared.shard_option(parser)
 
@@ -72,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
             longest_output=options.longest_output,
             device=device,
             shard=options.shard,
+            report_to=options.report_to,
             say=say,
         )
     processes.leave()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from seqcredit.data.vocabulary import Vocabulary
-from seqcredit.errors import in_words
+from seqcredit.errors import in_words, needing
 from seqcredit.types import Alphabet
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 TOKENIZER, ALPHABET = "tokenizer", "alphabet.json"
 Messages = Sequence[Mapping[str, str]]  # of a chat: {"role": "user", "content": ...}
-HUB = "A tokenizer from Hugging Face needs the package transformers: run `pip install 'seqcredit[hf]'`."
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class ModelTokenizer:
     @classmethod
     def load(cls, folder: Path, chat: bool = False) -> "ModelTokenizer":
         """What `save` wrote."""
-        with in_words(ImportError, HUB):
+        with needing("transformers", "hf", "A tokenizer from Hugging Face"):
             from transformers import AutoTokenizer
         damaged = f"{folder} does not hold a tokenizer that can be read: prepare the data again."
         with in_words((OSError, ValueError, KeyError, TypeError), damaged):

@@ -1,14 +1,27 @@
-"""Before training begins: the data, and what another run has already learned."""
+"""Before training begins: the device, the data, and what another run has already learned."""
 
 import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+import torch
 
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError, require
 from seqcredit.experiments.runs import Run
 from seqcredit.models.build import differences
 from seqcredit.training.weights import INITIAL
+
+
+def open_device(device: torch.device | str, said: str = "device") -> torch.device:
+    """A device on which a tensor has been made and read; whoever writes anything asks first."""
+    try:
+        found = torch.device(device)
+        torch.zeros(1, device=found).cpu()
+    except Exception:  # every backend has its own
+        there = ["cpu", *(["cuda"] * torch.cuda.is_available()), *(["mps"] * torch.backends.mps.is_available())]
+        raise UserError(f"{said} {device}: torch finds no such device here; give {' or '.join(there)}.") from None
+    return found
 
 
 def open_data(folder: Path, vocabularies: Mapping[str, str] | None = None) -> Prepared:

@@ -232,8 +232,8 @@ class HuggingFace(Architecture):
         cls, model: "PreTrainedModel", reads: Literal["source", "references", "both"] = "references"
     ) -> "HuggingFace":
         """The options that make such a model again."""
-        settings = (model.config.to_dict(), model.generation_config.to_dict())
-        config, generation = (json.dumps(each, sort_keys=True) for each in settings)
+        plain = {key: value for key, value in model.config.to_dict().items() if key != "quantization_config"}
+        config, generation = (json.dumps(each, sort_keys=True) for each in (plain, model.generation_config.to_dict()))
         return cls(config, generation, reads=reads)
 
     def actor(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> EncoderDecoder | DecoderOnly:
@@ -261,6 +261,18 @@ class HuggingFace(Architecture):
         """Which model it is."""
         settings = json.loads(self.config)
         return f"{(settings.get('architectures') or [settings.get('model_type')])[0]} of Hugging Face"
+
+    @property
+    def encoder_decoder(self) -> bool:
+        """Whether one half reads and the other writes."""
+        return bool(json.loads(self.config).get("is_encoder_decoder"))
+
+    @property
+    def positions(self) -> int | None:
+        """How many tokens it has positions for; None where they are relative, and so without a bound."""
+        settings = json.loads(self.config)
+        relative = "relative_attention_num_buckets" in settings
+        return None if relative else settings.get("max_position_embeddings", settings.get("n_positions"))
 
     @property
     def shape(self) -> dict[str, object]:

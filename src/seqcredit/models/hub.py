@@ -3,23 +3,28 @@
 import copy
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool
-from torch import Tensor
+from safetensors.torch import save_file
+from torch import Tensor, nn
 
-from seqcredit.errors import UserError, in_words
+from seqcredit.errors import UserError, in_words, needing, require
 from seqcredit.models.huggingface import DecoderOnly, EncoderDecoder
 from seqcredit.types import Alphabet
 
 if TYPE_CHECKING:
     from peft import PeftModel
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers.models.auto.auto_factory import _BaseAutoModelClass
 
-PEFT = "Adapters need the package peft: run `pip install 'seqcredit[lora]'`."
-HUB = "A model from Hugging Face needs the package transformers: run `pip install 'seqcredit[hf]'`."
+TRANSFORMERS = ("transformers", "hf", "A model from Hugging Face")  # the package, what installs it, what needs it
+PEFT = ("peft", "lora", "An adapter")
+ANSWER = "seqcredit"  # some text that no template has
 
 
 def pretrained(
@@ -35,17 +40,23 @@ def policy_of(model: "PreTrainedModel", alphabet: Alphabet, dropout: float = 0.0
     return kind(model, alphabet, dropout)
 
 
-def alphabet_of(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None) -> Alphabet:
-    """The ids that a model predicts. Special ones but eos and unk, and those beyond the tokenizer, are no actions."""
+def alphabet_of(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | None" = None, chat: bool = False
+) -> Alphabet:
+    """The ids that a model predicts. Special ones but eos and unk, and those beyond the tokenizer, are no actions.
+
+    Several ids may end a sequence. The one that does here is what the chat template puts behind an answer, in a chat,
+    else the tokenizer's eos, else the model's first; the others are no actions.
+    """
     config, generation = model.config, model.generation_config
-    given = [] if tokenizer is None else [tokenizer.eos_token_id]
-    wanted = [*given, getattr(generation, "eos_token_id", None), getattr(config, "eos_token_id", None)]
-    eos = next((each[0] if isinstance(each, list) else each for each in wanted if each is not None), None)
-    if eos is None:
+    ends = _ends(tokenizer, generation, config)
+    if chat and tokenizer is not None:
+        ends = [*answer_ends(tokenizer, ends), *ends]
+    if not ends:
         raise UserError("Neither the model nor its tokenizer has an id that ends a sequence: set eos_token_id.")
-    size = model.get_output_embeddings().weight.shape[0]
+    eos, size = ends[0], model.get_output_embeddings().weight.shape[0]
     unk = None if tokenizer is None else tokenizer.unk_token_id
-    special: set[object] = {*([] if tokenizer is None else tokenizer.all_special_ids)}
+    special: set[object] = {*ends, *([] if tokenizer is None else tokenizer.all_special_ids)}
     for holder in (config, generation):
         special |= {getattr(holder, f"{name}_token_id", None) for name in ("pad", "bos", "decoder_start")}
     known = size if tokenizer is None else min(size, len(tokenizer))
@@ -54,9 +65,25 @@ def alphabet_of(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase | 
     return Alphabet(size, eos, unk, _actions(size, barred))
 
 
+def _ends(*holders: object) -> list[int]:
+    """Ids that end a sequence, of which a holder may have none, one, or a list."""
+    found = [getattr(holder, "eos_token_id", None) for holder in holders]
+    return [number for each in found if each is not None for number in (each if isinstance(each, list) else [each])]
+
+
+def answer_ends(tokenizer: "PreTrainedTokenizerBase", ends: Sequence[int]) -> list[int]:
+    """What the chat template puts behind an answer, if it ends a sequence or is special otherwise."""
+    asked = [{"role": "user", "content": "a"}, {"role": "assistant", "content": ANSWER}]
+    with suppress(Exception):  # whatever a template raises: `prompt` says it where it matters
+        text = str(tokenizer.apply_chat_template(asked, tokenize=False))
+        ids = tokenizer(text.rpartition(ANSWER)[2], add_special_tokens=False)["input_ids"]
+        return [number for number in ids if number in {*ends, *tokenizer.all_special_ids}][:1]
+    return []
+
+
 def with_adapters(model: "PreTrainedModel", lora: str) -> "PreTrainedModel":
     """A model with low-rank adapters in it, the only weights that learn; `lora` are settings of peft as JSON."""
-    with in_words(ImportError, PEFT):
+    with needing(*PEFT):
         from peft import LoraConfig, inject_adapter_in_model
     with in_words((ValueError, TypeError), lambda error: f"The adapters cannot be made ({error}): change `lora`."):
         inject_adapter_in_model(LoraConfig(**json.loads(lora)), model)
@@ -65,12 +92,24 @@ def with_adapters(model: "PreTrainedModel", lora: str) -> "PreTrainedModel":
 
 def adapted(model: "PreTrainedModel", rank: int) -> "PeftModel":
     """A model with adapters of a rank where peft puts them by default."""
-    with in_words(ImportError, PEFT):
+    with needing(*PEFT):
         from peft import LoraConfig, get_peft_model
     with in_words(
         ValueError, lambda error: f"{error} Give a model of peft with target_modules of your own, in Python."
     ):
         return get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank))
+
+
+def save_adapters(model: "PreTrainedModel", lora: str, folder: Path) -> None:
+    """The adapters alone, in the format of peft: `PeftModel.from_pretrained(base, folder)` puts them into a model."""
+    from peft import LoraConfig, get_peft_model_state_dict
+
+    task = "SEQ_2_SEQ_LM" if model.config.is_encoder_decoder else "CAUSAL_LM"
+    base = model.config.name_or_path or None
+    config = LoraConfig(**json.loads(lora), task_type=task, base_model_name_or_path=base, inference_mode=True)
+    config.save_pretrained(str(folder))
+    tensors = {f"base_model.model.{key}": tensor for key, tensor in get_peft_model_state_dict(model).items()}
+    save_file(tensors, folder / "adapter_model.safetensors", {"format": "pt"})
 
 
 def merged(model: "PreTrainedModel") -> "PreTrainedModel":
@@ -89,6 +128,13 @@ def merged(model: "PreTrainedModel") -> "PreTrainedModel":
     return whole
 
 
+def whole(model: "PreTrainedModel") -> "PreTrainedModel":
+    """A copy in float32; a model that was read from GGUF has been made whole already, and only says otherwise."""
+    there = all(weight.is_floating_point() for weight in model.parameters())
+    require(there, f"The weights of {type(model).__name__} are quantized: load it without, and train adapters (LoRA).")
+    return nn.Module.float(copy.deepcopy(model))
+
+
 def _actions(size: int, barred: Iterable[int]) -> Bool[Tensor, " V"] | None:
     actions = torch.ones(size, dtype=torch.bool)
     actions[[number for number in barred if number < size]] = False
@@ -97,18 +143,24 @@ def _actions(size: int, barred: Iterable[int]) -> Bool[Tensor, " V"] | None:
 
 def open_model(name: str) -> "PreTrainedModel":
     """A model from a folder, or from the hub by its name."""
-    with in_words(ImportError, HUB):
-        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
+    with needing(*TRANSFORMERS):
+        from transformers import AutoConfig
     unfit = f"{name} cannot be loaded: give a folder with config.json and weights, or a name on the hub"
     with in_words((OSError, ValueError, KeyError), lambda error: f"{unfit} ({str(error).splitlines()[0]})."):
         config = AutoConfig.from_pretrained(name)
-        auto = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        return auto.from_pretrained(name, config=config)
+        return _auto(config).from_pretrained(name, config=config)
+
+
+def _auto(config: "PretrainedConfig") -> type["_BaseAutoModelClass"]:
+    """What opens and makes models of a configuration."""
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
 
 
 def open_tokenizer(name: str) -> "PreTrainedTokenizerBase":
     """The tokenizer beside a model."""
-    with in_words(ImportError, HUB):
+    with needing(*TRANSFORMERS):
         from transformers import AutoTokenizer
     unfit = f"{name} has no tokenizer that can be loaded: save it beside the model"
     with in_words((OSError, ValueError, KeyError), lambda error: f"{unfit} ({str(error).splitlines()[0]})."):
@@ -117,15 +169,14 @@ def open_tokenizer(name: str) -> "PreTrainedTokenizerBase":
 
 def make_model(config: str, generation: str, seed: int, lora: str = "") -> "PreTrainedModel":
     """A model from its settings as JSON, with random weights that are a function of the seed."""
-    with in_words(ImportError, HUB):
-        from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, GenerationConfig
+    with needing(*TRANSFORMERS):
+        from transformers import AutoConfig, GenerationConfig
     unfit = "The recipe's `config` is no configuration that transformers knows"
     with in_words((ValueError, KeyError, TypeError), lambda error: f"{unfit} ({error})."):
         known = AutoConfig.for_model(**json.loads(config))
-        auto = AutoModelForSeq2SeqLM if known.is_encoder_decoder else AutoModelForCausalLM
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            model = auto.from_config(known).float()  # `precision` makes products shorter, not weights
+            model = _auto(known).from_config(known).float()  # `precision` makes products shorter, not weights
             model = with_adapters(model, lora) if lora else model
         model.generation_config = GenerationConfig.from_dict(json.loads(generation))
         return model

@@ -86,6 +86,11 @@ class Pretrained(Body[N, Cached]):
         head = model.get_output_embeddings()
         if not isinstance(head, nn.Linear):
             raise UserError(f"{type(model).__name__} has no linear readout: give a model that predicts tokens.")
+        require(
+            head.out_features == alphabet.size,
+            f"{type(model).__name__} knows {head.out_features:,} tokens, and {alphabet.size:,} are needed: actor and "
+            "critic have one tokenizer; resize_token_embeddings makes their numbers of tokens equal.",
+        )
         self._register_state_dict_hook(_without_ties)
         self.register_load_state_dict_pre_hook(_with_ties)
 

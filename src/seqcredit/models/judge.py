@@ -1,6 +1,6 @@
 """A critic of any body: what reads and writes is another model's, and a head of its own, which starts at 0, gives Q."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -16,10 +16,13 @@ Reads = Literal["source", "references", "both"]
 
 @dataclass(frozen=True)
 class Judged:
-    """What a critic has read, with the codes of its words."""
+    """What a critic has read, with the states of its words in a scale of their own, their codes, and the readout."""
 
     inner: Reading
+    states: Float[Tensor, "B S D"]
     codes: Float[Tensor, "B S C"]
+    weight: Float[Tensor, "V F"]  # of the readout, with what all words have in common
+    bias: Float[Tensor, " V"]
 
     @property
     def rows(self) -> int:
@@ -28,11 +31,13 @@ class Judged:
 
     def select(self, index: Int[Tensor, " N"]) -> "Judged":
         """The rows at `index`, in its order."""
-        return Judged(self.inner.select(index), self.codes.index_select(0, index))
+        states, codes = (each.index_select(0, index) for each in (self.states, self.codes))
+        return replace(self, inner=self.inner.select(index), states=states, codes=codes)
 
     def join(self, other: "Judged") -> "Judged":
         """These rows, then others."""
-        return Judged(self.inner.join(other.inner), torch.cat([self.codes, other.codes]))
+        states, codes = torch.cat([self.states, other.states]), torch.cat([self.codes, other.codes])
+        return replace(self, inner=self.inner.join(other.inner), states=states, codes=codes)
 
 
 class Judge(Policy[Judged, Rows]):
@@ -70,7 +75,9 @@ class Judge(Policy[Judged, Rows]):
         ids = self._in_a_row(source) if source.dim() == 3 else source
         inner = self.body.encode(ids)
         known = nn.functional.embedding(inner.ids.clamp(min=0), self.readout.weight[:, self.body.width :])
-        return Judged(inner, known * inner.mask.unsqueeze(-1))
+        common = nn.functional.pad(self.common.weight, (0, self.copy))
+        weight, bias = self.readout.weight + common, self.readout.bias + self.common.bias
+        return Judged(inner, _normed(inner.states), known * inner.mask.unsqueeze(-1), weight, bias)
 
     def read(self, batch: Batch) -> Judged:
         """Read what it is to read: where there is no reference, the source alone."""
@@ -107,13 +114,10 @@ class Judge(Policy[Judged, Rows]):
 
     def _valued(self, memory: Judged, features: Float[Tensor, "B T D"]) -> Linear:
         """Of features in a scale of their own: a body's may be anything."""
-        states = _normed(memory.inner.states)
         features = _normed(features)
-        places = torch.bmm(self.pointer(features), states.transpose(1, 2)) / self.body.width**0.5  # (B, T, S)
+        places = torch.bmm(self.pointer(features), memory.states.transpose(1, 2)) / self.body.width**0.5  # (B, T, S)
         copied = torch.bmm(places, memory.codes)
-        common = nn.functional.pad(self.common.weight, (0, self.copy))
-        weight, bias = self.readout.weight + common, self.readout.bias + self.common.bias
-        return Linear(torch.cat([features, copied], -1), weight, bias)
+        return Linear(torch.cat([features, copied], -1), memory.weight, memory.bias)
 
 
 def _normed(features: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:

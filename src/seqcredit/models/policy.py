@@ -289,11 +289,6 @@ def recomputed(layer: Callable[..., T], *given: object, **named: object) -> T:
     return result
 
 
-def read(model: Policy[M, S], batch: Batch) -> M:
-    """A model's memory of the half of a batch that it reads."""
-    return model.read(batch)
-
-
 class Readout:
     """Scores of a step, written down, with the weight laid out once for many products with a few states."""
 

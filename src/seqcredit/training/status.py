@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from seqcredit.training import watch
+from seqcredit.training.boards import ReportTo
 from seqcredit.training.learner import Watched
 
 FADING = 0.98  # of the sums for a critic's present share and for a moving baseline, an update
@@ -67,4 +68,4 @@ class Reporting:
     show: Callable[[str], None] | None = None
     log_every: int = 100  # updates
     checkpoint_minutes: float = 5.0
-    tensorboard: bool = False
+    report_to: ReportTo | None = None  # a copy of the log goes there

@@ -16,6 +16,7 @@ from seqcredit.data.batches import Indices, Loader, epoch_batches, padding_ratio
 from seqcredit.data.storage import held as locked
 from seqcredit.errors import UserError
 from seqcredit.training import checkpoints, precision, watch, weights
+from seqcredit.training.boards import Board, board
 from seqcredit.training.checkpoints import Checkpoint
 from seqcredit.training.learner import DivergedError, Learner
 from seqcredit.training.log import Log, log_entries
@@ -58,6 +59,7 @@ class Trainer:
         # Shards are for all phases, copies for each anew.
         self.held = {name: hold(network, self.processes, trained=False) for name, network in task.networks.items()}
         self.best: dict[str, Tensor] = {}
+        self.board: Board | None = None
         self.train_split = task.prepared.split("train")
         self.loader = Loader(self.train_split, device)
         self._saved = self._shown = time.monotonic()
@@ -83,19 +85,24 @@ class Trainer:
             self._restore(found)
         else:
             self._begin_run()
-        while not self.status.done:
-            try:
-                self._run_phase()
-            except DivergedError as reason:
-                self._diverged(str(reason))
+        try:
+            while not self.status.done:
+                try:
+                    self._run_phase()
+                except DivergedError as reason:
+                    self._diverged(str(reason))
+        finally:
+            if self.board is not None:
+                self.board.close()
         for held in self.held.values():
             held.gather()
 
     def _open_log(self, offset: int) -> None:
         path, writes = self.folder / "log.jsonl", self.processes.writes
         self.log = Log(path, offset, writes)
-        if self.reporting.tensorboard and writes:
-            self.log.copies.append(watch.Board(self.folder / "tensorboard", log_entries(path)).write)
+        if self.reporting.report_to is not None and writes:
+            self.board = self.board or board(self.reporting.report_to, self.folder, log_entries(path))
+            self.log.copies.append(self.board.tell)
 
     def _begin_run(self) -> None:
         """From the first phase that has not been taken over from another run."""

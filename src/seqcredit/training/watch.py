@@ -1,13 +1,9 @@
-"""What a run shows while it goes: a line that says where it stands, the alarm when it is lost, TensorBoard."""
+"""What a run shows while it goes: a line that says where it stands, and the alarm when it is lost."""
 
 import math
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
-from seqcredit.errors import in_words
 from seqcredit.training.learner import DivergedError
-from seqcredit.types import Json
 
 LEAST_ENTROPY = 0.05  # of where it began: below that the policy has collapsed
 LEAST_REWARD = 0.5
@@ -89,23 +85,3 @@ def guard(now: Mapping[str, float], began: dict[str, float]) -> None:
             first = began.setdefault(key, now[key])
             if first > 0 and now[key] < least * first:
                 raise DivergedError(f"the {key} fell from {first:.3g} to {now[key]:.3g}")
-
-
-class Board:
-    """TensorBoard's copy of a log, written anew from it whenever a run starts or resumes."""
-
-    def __init__(self, folder: Path, entries: Iterable[Json]) -> None:
-        needed = "--tensorboard needs the package tensorboard: pip install 'seqcredit[tensorboard]'."
-        with in_words(ImportError, needed):
-            from torch.utils.tensorboard import SummaryWriter
-        shutil.rmtree(folder, ignore_errors=True)
-        self.writer = SummaryWriter(str(folder))
-        for entry in entries:
-            self.write(entry)
-
-    def write(self, entry: Json) -> None:
-        """Every number of a line of the log, over the updates of its phase."""
-        for key, value in entry.items():
-            if isinstance(value, int | float) and key not in ("epoch", "updates", "time"):
-                self.writer.add_scalar(f"{entry['phase']}/{key}", value, entry["updates"], entry["time"])
-        self.writer.flush()
