@@ -4,6 +4,7 @@ Without it they are skipped, and the last sentence of a run counts them. Where t
 there, all but the GPU.
 """
 
+import importlib.util
 import os
 import shutil
 from collections import Counter
@@ -42,6 +43,13 @@ def browser() -> str | None:
 def chromium() -> str:
     """The browser that looks at pages; without it the test is skipped."""
     return browser() or _missing(NO_CHROMIUM)
+
+
+def package(*names: str) -> None:
+    """Packages that not everybody installs."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            _missing(f"{name} is not installed")
 
 
 def _existing(path: Path) -> Path:
