@@ -50,11 +50,15 @@ class Notebook(MystParser):
 
 
 def elsewhere(app: Sphinx, name: str, content: list[str]) -> None:
-    """A file of the first folder in the place of the page that leads to it on GitHub; links are as seen from here."""
+    """A file of the first folder in the place of the page that leads to it on GitHub, with links as seen from here."""
     if name in ELSEWHERE:
         text = (ROOT / ELSEWHERE[name]).read_text()
         text = re.sub(r"\]\((?!https?:|#|docs/)", "](../", text).replace("](docs/", "](")
         content[0] = re.sub(r"\]\(\.\./(\w+)\.md", _page, text)
+    if name == "index":  # pages that no list names come last
+        listed = set(re.findall(r"^[\w-]+$", content[0], re.MULTILINE)) | {"index"}
+        others = [path.stem for path in sorted(Path(__file__).parent.glob("*.md")) if path.stem not in listed]
+        content[0] = content[0].replace("\nchangelog\n", "\n".join(["\nchangelog", *others, ""]))
 
 
 def _page(found: re.Match[str]) -> str:
@@ -65,7 +69,8 @@ def _page(found: re.Match[str]) -> str:
 def plain_docstring(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Docstrings are plain text with `code` and examples: nothing else in them is markup."""
     parts = re.split(r"(`[^`]+`|^ *(?:>>>|\.\.\. ).*$)", "\n".join(lines), flags=re.MULTILINE)
-    lines[:] = "".join(map(_marked, parts)).split("\n")
+    text = re.sub(r"(``[^`]+``)(?=\w)", r"\1\\ ", "".join(map(_marked, parts)))  # a word may go on after code
+    lines[:] = text.split("\n")
 
 
 def _marked(part: str) -> str:
@@ -82,7 +87,9 @@ def inline(visitor: nodes.NodeVisitor, node: nodes.math) -> None:
 
 def block(visitor: nodes.NodeVisitor, node: nodes.math_block) -> None:
     """A formula on lines of its own."""
-    visitor.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    visitor.body.append(
+        f'<div class="math" style="margin: 1em 0; overflow-x: auto">{convert(node.astext(), display="block")}</div>'
+    )
     raise nodes.SkipNode
 
 
