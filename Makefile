@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 
 # Made anew each time, so the demo always shows what the code does now.
-.PHONY: demo test lint check docs pictures results format mutants clean
+.PHONY: demo test lint check docs site pictures results format mutants clean
 
 demo: $(STAMP)
 	rm -rf runs/demo
@@ -28,6 +28,9 @@ format: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python docs/make.py
 
+site: $(STAMP) # docs/site/index.html; needs no network
+	$(BIN)/python -m sphinx -q -W --keep-going -d docs/site/.trees docs docs/site
+
 pictures: $(STAMP) # after `make demo`
 	$(BIN)/python docs/pictures.py
 
@@ -44,4 +47,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/site

@@ -1,4 +1,4 @@
-"""Writes the pages that come from the code, docs/recipe-keys.md, api.md and architecture.md: `make docs`.
+"""Writes what comes from the code, docs/recipe-keys.md, architecture.md and architecture.svg: `make docs`.
 
 python docs/make.py            write them
 python docs/make.py --check    say which are not what the code gives, and fail
@@ -6,7 +6,6 @@ python docs/make.py --check    say which are not what the code gives, and fail
 
 import ast
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 DOCS = Path(__file__).parent
@@ -44,20 +43,6 @@ OPTIONS = {
     ("algorithms/bso.py", "Bso"): 'objective = "bso"',
     ("algorithms/professor_forcing.py", "ProfessorForcing"): 'objective = "professor_forcing"',
 }
-FOLDERS = (
-    "",
-    "credit",
-    "credit/oracle",
-    "rewards",
-    "models",
-    "search",
-    "algorithms",
-    "data",
-    "training",
-    "experiments",
-    "results",
-    "inspect",
-)
 
 
 def recipe_keys() -> str:
@@ -101,49 +86,6 @@ def _code(value: ast.expr) -> str:
     return f"`{ast.unparse(value)}`".replace("'", '"')
 
 
-def api() -> str:
-    """Every public class and function with its signature and what it says of itself."""
-    parts = [f"# Python API\n\n{MADE}\n"]
-    for folder in FOLDERS:
-        for path in sorted((SOURCE / folder).glob("*.py")):
-            tree = ast.parse(path.read_text())
-            entries = list(_entries(tree))
-            name = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
-            says = (ast.get_docstring(tree) or "").partition("\n\n")[0].replace("\n", " ")
-            if entries:
-                parts.append(f"## seqcredit.{name}\n\n{says}\n\n" + "\n".join(entries) + "\n")
-    return "\n".join(parts)
-
-
-def _entries(tree: ast.Module) -> Iterator[str]:
-    for node in tree.body:
-        if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("_"):
-            continue
-        yield _entry(node, "")
-        for method in node.body if isinstance(node, ast.ClassDef) else ():
-            if isinstance(method, ast.FunctionDef) and not method.name.startswith("_") and ast.get_docstring(method):
-                yield _entry(method, "  ")
-
-
-def _entry(node: ast.FunctionDef | ast.ClassDef, indent: str) -> str:
-    says = (ast.get_docstring(node) or "").partition("\n\n")[0].replace("\n", " ")
-    taken = "" if isinstance(node, ast.ClassDef) else f"({', '.join(_arguments(node))})"
-    return f"{indent}- `{node.name}{taken}`{': ' if says else ''}{says}"
-
-
-def _arguments(node: ast.FunctionDef) -> Iterator[str]:
-    """Names, and defaults where there are any."""
-    given = [*node.args.posonlyargs, *node.args.args]
-    defaults = [None] * (len(given) - len(node.args.defaults)) + list(node.args.defaults)
-    for argument, default in zip(given, defaults, strict=True):
-        if argument.arg not in ("self", "cls"):
-            yield argument.arg + (f"={ast.unparse(default)}" if default else "")
-    if node.args.vararg:
-        yield f"*{node.args.vararg.arg}"
-    for argument, named in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        yield argument.arg + (f"={ast.unparse(named)}" if named else "")
-
-
 QUESTIONS = {
     "credit": "What does the paper say?",
     "credit/oracle": "What is exact?",
@@ -160,22 +102,94 @@ QUESTIONS = {
 }
 
 
-def architecture() -> str:
-    """The tree of files, with what each says of itself."""
-    order = (
-        "types",
-        "credit, rewards, models",
-        "search",
-        "algorithms",
-        "training",
-        "experiments",
-        "results",
-        "inspect",
+WAY = """\
+**The way of the data.** `data/` turns text or pictures into batches of ids. A model of `models/` predicts, `search/`
+chooses an output, `rewards/` scores every prefix of it. An algorithm of `algorithms/` makes a loss of all this, with
+the mathematics of `credit/`. `training/` has the one loop that all algorithms share; `experiments/` says which runs
+there are, `results/` what came out of them, and `inspect/` what happened inside. A new algorithm, reward or model is
+one new file: [how](contributing.md).
+"""
+LEAVES = ("errors", "types", "draws", "named", "options")  # everybody imports these
+WIDE, HIGH, APART = 168, 44, 34
+
+
+def imports() -> dict[str, set[str]]:
+    """Which folders each folder imports from, without those that it reaches by another one."""
+    folders = [name for name in QUESTIONS if "/" not in name]
+    found = {name: set[str]() for name in folders}
+    for name in folders:
+        for path in (SOURCE / name).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    whole = f"{node.module}.{node.names[0].name}".split(".")
+                    found[name] |= {whole[1]} & set(found) if whole[0] == "seqcredit" else set()
+        found[name].discard(name)
+    below = {name: set().union(*(_reached(found, one) - {one} for one in found[name])) for name in folders}
+    return {name: found[name] - below[name] for name in folders}
+
+
+def _reached(found: dict[str, set[str]], name: str) -> set[str]:
+    return {name}.union(*(_reached(found, one) for one in found[name]))
+
+
+def picture() -> str:
+    """Folders and import arrows as an SVG: a row holds what needs the rows below it."""
+    arrows = imports()
+    level: dict[str, int] = {}
+    while len(level) < len(arrows):
+        ready = [name for name in arrows if name not in level and arrows[name] <= set(level)]
+        level |= {name: 1 + max((level[one] for one in arrows[name]), default=-1) for name in ready}
+    rows = [[name for name in arrows if level[name] == n] for n in range(max(level.values()) + 1)]
+    width = max(map(len, rows)) * (WIDE + APART) + APART
+    height = (len(rows) + 1) * (HIGH + APART) + APART
+    place = {
+        name: ((width - len(row) * (WIDE + APART) + APART) / 2 + i * (WIDE + APART), APART + n * (HIGH + APART))
+        for n, row in enumerate(reversed(rows))
+        for i, name in enumerate(row)
+    }
+    lines = [_arrow(place[name], place[one]) for name in arrows for one in sorted(arrows[name])]
+    boxes = [_box(*place[name], f"{name}/", QUESTIONS[name]) for name in arrows]
+    foot = _box(
+        APART, height - HIGH - APART, ", ".join(f"{name}.py" for name in LEAVES), "Shared by all", width - 2 * APART
     )
-    arrows = " <- ".join([*order, "commands"])
+    style = "text{font:13px sans-serif;fill:#1c1c1c}.q{font-size:11px;fill:#555}rect{fill:#eef4fb;stroke:#0072b2}"
+    head = "<marker id='a' viewBox='0 0 8 8' refX='7' refY='4' markerWidth='7' markerHeight='7' orient='auto'>"
+    return "\n".join(
+        [
+            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' width='{width}'>",
+            f"<style>{style}path{{stroke:#888;fill:none}}</style>",
+            "<rect width='100%' height='100%' style='fill:#fff;stroke:none'/>",
+            f"<defs>{head}<path d='M0 0 L8 4 L0 8 z' style='fill:#888'/></marker></defs>",
+            *lines,
+            *boxes,
+            foot,
+            "</svg>\n",
+        ]
+    )
+
+
+def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
+    x, y, a, b = start[0] + WIDE / 2, start[1] + HIGH, end[0] + WIDE / 2, end[1]
+    return f"<path d='M{x:g} {y:g} C{x:g} {y + 30:g} {a:g} {b - 30:g} {a:g} {b:g}' marker-end='url(#a)'/>"
+
+
+def _box(x: float, y: float, name: str, question: str, width: float = WIDE) -> str:
+    middle = x + width / 2
+    return (
+        f"<rect x='{x:g}' y='{y:g}' width='{width:g}' height='{HIGH}' rx='6'/>"
+        f"<text x='{middle:g}' y='{y + 18:g}' text-anchor='middle'>{name}</text>"
+        f"<text class='q' x='{middle:g}' y='{y + 35:g}' text-anchor='middle'>{question}</text>"
+    )
+
+
+def architecture() -> str:
+    """How the data go, and the tree of files with what each says of itself."""
     parts = [
-        f"# The tree\n\n{MADE}\n",
-        f"One question a folder. Imports go one way: `{arrows}`; `rewards, types <- data <- training`.\n",
+        f"# Architecture\n\n{MADE}\n",
+        "One question a folder. An arrow means *imports from*; a folder that is reached by other arrows has none of\n"
+        "its own. A test holds them.\n",
+        "![Folders of seqcredit and the arrows of their imports](architecture.svg)\n",
+        WAY,
     ]
     for folder in ("", *QUESTIONS):
         title = f"{folder}/: {QUESTIONS[folder]}" if folder else "seqcredit/: what all of it shares"
@@ -189,7 +203,7 @@ def _file(path: Path) -> str:
     return f"| `{path.name}` | {says} |".replace("<", "\\<")
 
 
-PAGES = {"recipe-keys.md": recipe_keys, "api.md": api, "architecture.md": architecture}
+PAGES = {"recipe-keys.md": recipe_keys, "architecture.md": architecture, "architecture.svg": picture}
 
 
 def main() -> int:

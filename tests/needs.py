@@ -48,6 +48,13 @@ def chromium() -> str:
     return browser() or _missing(NO_CHROMIUM)
 
 
+def package(*names: str) -> None:
+    """Packages that not everybody installs."""
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            _missing(f"{name} is not installed")
+
+
 def _existing(path: Path) -> Path:
     return path if path.exists() else _missing(f"{_beside(path)} is not there")
 

@@ -1,43 +1,56 @@
 """The pages under docs: their code runs and does what they say, and their links lead somewhere."""
 
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from transformers import T5Config, T5ForConditionalGeneration
 
+import needs
 from seqcredit.algorithms import ALGORITHMS
+from seqcredit.cli import _named, parser
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.models.build import LSTM, HuggingFace, Transformer
 from seqcredit.rewards.payoff import Payoff
 from tokenizing import learn
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = [
-    *sorted(DOCS.glob("*.md")),
-    *(DOCS.parent / name for name in ("README.md", "RESULTS.md", "CHANGELOG.md", "results/README.md")),
-]
+ROOT = DOCS.parent
+PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / "results" / "README.md"]
 
 WORDS = "assert both.parts[0][1].at == 'words'"
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+
+
+def blocks(page: Path, language: str = "python") -> list[str]:
+    """The code of a page."""
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def run(folder: Path, *code: str) -> str:
+    """Code in a process of its own, as a reader would paste it one block after another; what it prints."""
+    (folder / "page.py").write_text("\n".join(code))
+    done = subprocess.run([sys.executable, "page.py"], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.slow
 def test_the_page_about_your_own_runs(tmp_path: Path) -> None:
-    """Every block, one after another, as a reader would paste them; the first says that nothing got worse."""
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "your-own-model.md").read_text(), re.DOTALL)
-    checks = "\nassert ShortFirst('s', 0.1).power == 0.5\nassert actor_loss.isfinite() and float(rewards[0, 0]) > 0\n"
-    (tmp_path / "page.py").write_text("\n".join(blocks) + checks)
-    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    """Every block; the first says that nothing got worse."""
+    checks = "assert ShortFirst('s', 0.1).power == 0.5\nassert actor_loss.isfinite() and float(rewards[0, 0]) > 0\n"
+    assert run(tmp_path, *blocks(DOCS / "your-own-model.md"), checks) == "True\n"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("page", "run", "check"), [("docs/hugging-face.md", "ac", WORDS), ("README.md", "erac", "")])
-def test_what_is_said_about_hugging_face_runs(page: str, run: str, check: str, tmp_path: Path) -> None:
+def test_what_is_said_about_hugging_face_runs(tmp_path: Path) -> None:
     """Every block, beside a small model that from_pretrained loads; what is saved is loaded again."""
     rows = [(f"say {a} and {b}", f"{a} , then {b}") for a in "abc" for b in "ghij"] * 2
     read = learn([text for row in rows for text in row])
@@ -45,19 +58,86 @@ def test_what_is_said_about_hugging_face_runs(page: str, run: str, check: str, t
     ids = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
     T5ForConditionalGeneration(T5Config(vocab_size=len(read), **sizes, **ids)).save_pretrained(tmp_path / "my-model")
     read.save_pretrained(tmp_path / "my-model")
-    lines = [json.dumps({"source": source, "target": target}) + "\n" for source, target in rows]
-    (tmp_path / "train.jsonl").write_text("".join(lines))
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS.parent / page).read_text(), re.DOTALL)
-    mine = [block for block in blocks if "from_pretrained" in block or page.startswith("docs")]
-    (tmp_path / "page.py").write_text(
-        "\n".join([*mine, "AutoModelForSeq2SeqLM.from_pretrained('better-model')", check])
+    again = "AutoModelForSeq2SeqLM.from_pretrained('better-model')"
+    run(tmp_path, *blocks(DOCS / "hugging-face.md"), again, WORDS)
+    assert (tmp_path / "runs" / "ac" / "log.jsonl").exists()
+
+
+def test_start_here_has_the_readmes_example() -> None:
+    """Which a test of its own runs; here both runs are kept and tested, and so can be looked at."""
+    (readme, *_), (start,) = blocks(ROOT / "README.md"), blocks(DOCS / "start.md")
+    for more in (", test=test", ', out="runs/mle"', ', out="runs/erac"'):
+        start = start.replace(more, "")
+    assert start.splitlines()[:-1] == readme.splitlines()[:-1]
+
+
+@pytest.mark.slow
+def test_what_contributing_says_runs(tmp_path: Path) -> None:
+    """An algorithm, a reward and a model train together; a data set is prepared and trained."""
+    checks = "import torch; tokens = torch.tensor([[5, 6, 7, 0, 0], [5, 0, 0, 0, 0]])\n" + (
+        "assert Brief().prefix_scores(tokens, torch.tensor([[[5, 6, 0]], [[0, 0, 0]]])).tolist() "
+        "== [[0, 0, 0, -1, -1, -1], [0, -1, -1, -1, -1, -1]]"
     )
-    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert len(run(tmp_path, *blocks(ROOT / "CONTRIBUTING.md"), checks).split()) <= 8
+    (recipe,), (script,) = blocks(ROOT / "CONTRIBUTING.md", "toml"), blocks(ROOT / "CONTRIBUTING.md", "sh")
+    (tmp_path / "digits.toml").write_text(recipe)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    shell = {"cwd": tmp_path, "env": {**os.environ, "PATH": path}, "capture_output": True, "text": True}
+    done = subprocess.run(["sh", "-e", "-c", script], check=False, **shell)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs" / run / "log.jsonl").exists()
+    assert (tmp_path / "runs" / "digits" / "result.json").exists()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_run(notebook: Path, tmp_path: Path) -> None:
+    """Every cell, one after another."""
+    cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    said = run(tmp_path, *("".join(cell["source"]) for cell in cells)).splitlines()
+    if notebook.stem.startswith("see"):
+        assert said[0] == "121 sequences"
+        assert (tmp_path / "credit.html").stat().st_size > 10_000
+    else:
+        before, after = map(
+            float, re.findall(r"[-\d.]+", next(line for line in said if "->" in line).replace("->", ""))
+        )
+        assert after > before
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built with warnings as errors: of links and headings that are not there too."""
+    needs.package("sphinx", "furo", "myst_parser", "latex2mathml")
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", out / "trees", DOCS, out / "html"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return out / "html"
+
+
+@pytest.mark.slow
+def test_the_site_is_whole_and_needs_no_network(site: Path) -> None:
+    """Every page is there, every link within it leads somewhere, and nothing is loaded from elsewhere."""
+    pages = {path: path.read_text() for path in site.rglob("*.html") if "_static" not in path.parts}
+    written = {path.relative_to(DOCS).with_suffix(".html") for path in (*DOCS.rglob("*.md"), *NOTEBOOKS)}
+    assert written <= {path.relative_to(site) for path in pages}
+    names = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
+    for path, text in pages.items():
+        loaded = re.findall(r'<(?:script|img|link|iframe)\b[^>]*?(?:src|href)="([^"]+)"', text)
+        assert not [address for address in loaded if re.match(r"(https?:)?//", address)], path
+        for link in re.findall(r'<a\b[^>]*?href="([^"]+)"', text):
+            place, _, heading = link.partition("#")
+            if not re.match(r"\w+:|//", link):
+                target = (path.parent / place).resolve() if place else path
+                assert target.exists(), (path, link)
+                assert not heading or target not in names or heading in names[target], (path, link)
+    assert "<math" in (site / "algorithms" / "erac.html").read_text()
+    assert (site / "searchindex.js").stat().st_size > 10_000
+    fonts = [path for path in site.rglob("*.css") if re.search(r"url\(['\"]?https?:", path.read_text())]
+    assert fonts == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     """To a file that is there, and to a heading of it where one is named."""
     for link, _, heading in re.findall(r"\]\(([^)#]*)(#([^)]+))?\)", page.read_text()):
@@ -66,6 +146,35 @@ def test_links_lead_somewhere(page: Path) -> None:
         if heading and target.suffix == ".md":
             titles = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
             assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, heading
+
+
+def test_the_readme_is_short_and_its_badges_are_true() -> None:
+    text, about = (ROOT / "README.md").read_text(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert text.count("\n") <= 150
+    assert f"badge/version-{about['version']}-" in text
+    assert f"badge/python-{about['requires-python'].removeprefix('>=')}%2B-" in text
+    assert f"\nversion: {about['version']}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_every_algorithm_has_a_page() -> None:
+    """Each name in a recipe is on the page of its algorithm, or among the algorithms."""
+    text = "".join(path.read_text() for path in (DOCS / "algorithms").glob("*.md"))
+    for name in ALGORITHMS:
+        assert f"`{name}`" in text, name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_of_a_page_can_be_given(page: Path) -> None:
+    """With these options: lines of blocks without a language, and names in the text. They are not run here."""
+    text = page.read_text()
+    fenced = re.findall(r"^(`{3,})(.*)\n(.*?)^\1$", text, re.DOTALL | re.MULTILINE)
+    for block in (block for _, language, block in fenced if not language):
+        for line in (line for line in block.splitlines() if "seqcredit" in line and not line.startswith("#")):
+            words = shlex.split(line.split(" | ")[-1], comments=True)
+            if words[:1] == ["seqcredit"]:
+                assert parser().parse_args(words[1:]).run, line
+    for name in re.findall(r"`seqcredit ([a-z]+)\b", text):
+        assert name in _named(), name
 
 
 def test_pages_from_the_code_are_current() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,10 +65,44 @@ def test_the_table_shows_differences(tmp_path: Path) -> None:
     assert list(table.columns[3].cells)[:2] == ["-1.00", "+0.00"]
 
 
+def test_the_best_row_is_marked_and_vaml_has_a_word_of_why(tmp_path: Path) -> None:
+    for name, bleu in (("mle", 50.0), ("ac", 53.0), ("erac", 52.0)):
+        result(tmp_path, name, bleu)
+    assert list(demo.table(tmp_path, ["mle", "ac", "erac"]).columns[5].cells) == ["", "best", ""]
+    result(tmp_path, "vaml", 50.5)
+    result_file = tmp_path / "vaml" / "result.json"
+    result_file.write_text(result_file.read_text().replace("50.5", "49.5"))
+    assert next(demo.remarks(tmp_path, 0)) == demo.WHY_VAML
+
+
+def test_every_row_and_task_has_its_story() -> None:
+    assert set(demo.LEARNS) == set(demo.ROWS)
+    assert set(demo.STORY) == set(demo.RECIPES)
+
+
+def test_progress_tells_what_is_being_trained_where_there_is_no_terminal(tmp_path: Path, capsys) -> None:
+    """A line now and then, with the phase and the epoch of each run that has begun; nothing between two runs."""
+    log = tmp_path / "erac" / "log.jsonl"
+    log.parent.mkdir()
+    log.write_text('{"event": "train", "phase": "critic", "epoch": 3}\n')
+    with demo.Progress(tmp_path, every=0.02) as progress:
+        time.sleep(0.1)
+        assert capsys.readouterr().out == ""
+        progress.running |= {"erac": 0.0, "vaml": 0.0}
+        time.sleep(0.3)
+        progress("erac: done")
+        progress.running.clear()
+    told = capsys.readouterr().out.splitlines()
+    assert "erac: done" in told
+    assert told[0] == "  0 s: training erac, critic epoch 3 and vaml"
+    log.write_text("{half a li")
+    assert demo.Progress(tmp_path).line() == "  0 s: training "
+
+
 def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("mine")
     with pytest.raises(UserError, match="is there already"):
-        demo.compare(tmp_path, print, "translation", demo.QUICK["translation"], ["mle"])
+        demo.compare(tmp_path, demo.Progress(tmp_path), "translation", demo.QUICK["translation"], ["mle"])
 
 
 def test_what_to_run_next_is_there() -> None:

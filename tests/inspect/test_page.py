@@ -4,7 +4,10 @@ import base64
 import gzip
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,6 +126,18 @@ def command(*words: object) -> int:
     with pytest.raises(SystemExit) as ended:
         main([*map(str, words)])
     return int(ended.value.code or 0)
+
+
+@pytest.mark.slow
+def test_the_command_opens_the_page(shown: Any, tmp_path: Path) -> None:
+    """In the browser that the environment names."""
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    words = ["inspect", shown.mle.folder, "--source", "der hund .", "--out", tmp_path / "a page.html", "--open"]
+    start = [sys.executable, "-m", "seqcredit", *map(str, words)]
+    subprocess.run(start, env={**os.environ, "BROWSER": f"{browser} %s"}, check=True, capture_output=True)
+    assert (tmp_path / "opened").read_text() == f"{(tmp_path / 'a page.html').as_uri()}\n"
 
 
 def test_the_command_writes_a_page(shown: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -263,4 +263,4 @@ def test_another_eos_ends_what_is_read_and_what_is_written(references, copy: int
     assert (REFERENCES == ABSENT).any()
     q = judge.score(judge.encode(REFERENCES), TOKENS).table()
     torch.testing.assert_close(other.score(other.encode(renumbered), swap[TOKENS]).table(), q[..., swap])
-    assert read(other, Batch(torch.zeros(2), renumbered)).rows == 2
+    assert other.read(Batch(torch.zeros(2), renumbered)).rows == 2

@@ -123,7 +123,7 @@ def test_a_wrapped_critic_reads_the_references() -> None:
 
     critic = Wrapped(First(), V, reads="references")
     references = pad_references([[[2, 3], [4]], [[1]]])
-    memory = read(critic, Batch(torch.zeros(2), references))
+    memory = critic.read(Batch(torch.zeros(2), references))
     assert critic.score(memory, TOKENS[:2]).table()[:, 0].tolist() == [[1, 0, 1, 1, 0], [1, 1, 0, 0, 0]]
     assert wrapped().reads == "source"
 

@@ -19,6 +19,7 @@ from seqcredit.results.headroom import WAYS
 from seqcredit.results.significance import bootstrap
 
 RESULTS = ROOT / "results"
+PAGES = ROOT / "docs" / "results"
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:2.6.0"
 TEST = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:none|smooth:exp|version:2.6.0"
 
@@ -61,13 +62,23 @@ def test_the_committed_report_is_current(monkeypatch, capsys) -> None:
     assert command("--check") == 0, capsys.readouterr().err
 
 
+def test_nothing_is_left_over_and_the_short_page_is_short() -> None:
+    """Every page and every figure is one that the report makes, and is linked to from the short one."""
+    made = report.make(RESULTS / "report.toml", ROOT / "RESULTS.md")
+    assert set(made.pages) == set(PAGES.glob("*.md"))
+    assert set(made.figures) == set((PAGES / "figures").iterdir())
+    assert made.text.count("\n") <= 150
+    assert all(f"](docs/results/{path.name})" in made.text for path in made.pages)
+
+
 def published() -> Iterator[tuple[str, dict[str, Any], list[tuple[Path, dict[str, Any]]]]]:
-    """Sections of the committed page with their cells: text, TOML, and path and JSON of each."""
-    found = sections((ROOT / "RESULTS.md").read_text().replace("\\_", "_"))
-    for section in tomllib.loads((RESULTS / "report.toml").read_text())["section"]:
-        paths = [path for pattern in section.get("cells", []) for path in sorted(RESULTS.glob(pattern))]
-        if paths:
-            yield found[section["title"]], section, [(path, json.loads(path.read_text())) for path in paths]
+    """Sections of the committed pages with their cells: text, TOML, and path and JSON of each."""
+    for page in tomllib.loads((RESULTS / "report.toml").read_text())["page"]:
+        found = sections((PAGES / f"{page['name']}.md").read_text().replace("\\_", "_"))
+        for section in page["section"]:
+            paths = [path for pattern in section.get("cells", []) for path in sorted(RESULTS.glob(pattern))]
+            if paths:
+                yield found[section["title"]], section, [(path, json.loads(path.read_text())) for path in paths]
 
 
 def named(path: Path, cell: dict[str, Any]) -> str:
@@ -402,6 +413,59 @@ def test_it_is_the_same_from_everywhere_and_whenever(home: Path, monkeypatch) ->
     assert (page.read_bytes(), figure.read_bytes()) == kept
 
 
+PAGED = """
+text = "In short."
+pages = "../out"
+[[page]]
+name = "one"
+title = "Page one"
+about = "Some data."
+text = "What was learned."
+shows = ["Heat"]
+[[page.section]]
+title = "Heat"
+cells = ["cells/mle-*.json", "cells/ac-*.json", "cells/erac-*.json"]
+figure = "tau"
+[[page.section]]
+title = "Words"
+text = "See [the other](two.md)."
+[[page]]
+title = "Two"
+[[page.section]]
+title = "Heat"
+cells = ["cells/mle-*.json", "cells/none-*.json"]
+"""
+
+
+def test_a_page_for_each_data_set(home: Path, monkeypatch) -> None:
+    """The short page tells what was learned and leads to the pages, which hold tables, figures and commands."""
+    monkeypatch.chdir(home.parent)
+    write(home, PAGED)
+    made = report.make(Path("kept/report.toml"), Path("PAGE.md"))
+    figure = Path("out/figures/one-heat-tau.svg")
+    assert [*made.figures] == [figure]
+    assert [*made.pages] == [Path("out/one.md"), Path("out/two.md")]
+    first, second = made.pages.values()
+    assert made.text.split("\n\n")[3:] == [
+        "## Page one",
+        f"![Test BLEU over the temperature]({figure})",
+        "What was learned.",
+        "[Tables, figures and commands](out/one.md)",
+        "## Two",
+        "[Tables, figures and commands](out/two.md)\n",
+    ]
+    assert first.startswith("# Page one\n\nSome data.\n\nMade by `seqcredit report` from [report.toml](../kept/report")
+    assert [*sections(first)] == ["Heat", "Words"]
+    assert "![Test BLEU over the temperature](figures/one-heat-tau.svg)" in first
+    assert "# mle, kept/cells/mle-1.json: seed 1" in first
+    assert "Not run yet, or not finished: `kept/cells/none-*.json`." in second
+    assert [path.name for path in made.stale()] == ["one-heat-tau.svg", "one.md", "two.md", "PAGE.md"]
+    made.write()
+    assert made.stale() == []
+    Path("out/two.md").write_text("mine")
+    assert made.stale() == [Path("out/two.md")]
+
+
 def test_check_says_what_is_not_current(home: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(home.parent)
     write(home, SECTION)
@@ -545,6 +609,11 @@ def test_a_command_with_backticks_stays_in_its_block(home: Path) -> None:
         ),
         ("[[section]]\ntitle = 'A'\ncells = ['cells', 'broken']", "section 'A': {home}/broken/x-1.json cannot be read"),
         ("[[section]]\ntitle = 'A'\ncells = ['cells', 'counts']", "section 'A': {home}/counts/y-1.counts.gz does not"),
+        ("[[page]]\ntext = ''", "page 1 has no title"),
+        ("[[page]]\ntitle = 'A'\n[[page]]\ntitle = 'a'", "two pages 'a'"),
+        ("[[page]]\ntitle = 'A'\nshow = []", "page 'A': there is no key 'show'; the nearest is 'shows'"),
+        ("[[page]]\ntitle = 'A'\nshows = ['B']", "page 'A': shows is ['B'], but it must be titles of sections with"),
+        ("[[page]]\ntitle = 'A'\n[[page.section]]\ntitle = 'B'\nlayout = 'x'", "page 'A': section 'B': there is no"),
         ("[[section", "is not TOML"),
         (None, "cannot be read: No such file or directory"),
     ],

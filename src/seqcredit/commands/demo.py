@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,31 @@ ALONE = "vaml"  # begins beside it, for it needs nothing of it
 OTHERS = ("erac", "ac", "raml", "mle-continued")  # the longest first, two at a time
 CONTINUE = ("erac", "ac", "mle-continued")  # start from the first one's actor
 RECIPES = {"translation": "demo", "captioning": "demo-captioning"}
+EVERY = 10.0  # seconds between two lines of progress where there is no terminal
+STORY = {
+    "translation": """\
+Here a small network learns to translate a made-up part of German. Most right answers are casual (60 %), but each begins
+with one of four words (well, so, look, oh), so that the most probable first word is a formal one. MLE takes that word
+and is wrong more often than not. Which algorithms find out what a first word leads to?
+""",
+    "captioning": """\
+Here a small network learns to describe pictures of two shapes, each with three captions. Most captions are casual
+(60 %), but they begin in four ways (here is, that is, look at, i see), so that the most probable first word is a formal
+one. MLE takes that word and is wrong more often than not. Which algorithms find out what a first word leads to?
+""",
+}
+LEARNS = {
+    "mle": "the reference's next word; the others are compared with it",
+    "mle-continued": "the same for longer: is it only the time?",
+    "raml": "sentences near the reference too, the nearer the more",
+    "vaml": "a target for every word, from a Q that is learned first",
+    "ac": "from its own samples: a critic says what each word was worth",
+    "erac": "the same, and is paid for staying undecided",
+}
+WHY_VAML = """\
+VAML is below MLE here because its targets are only as good as the Q that it learned, which is still far from the exact
+one (next line). With an exact Q it comes up to RAML, not above it: docs/results/cmudict.md.\
+"""
 
 
 class Size(NamedTuple):
@@ -83,16 +109,69 @@ def run(options: argparse.Namespace) -> int:
     other = [name for name in names if name not in size.changes]
     require(not other, f"--quick trains {', '.join(size.changes)}: leave out --only {' '.join(other)}.")
     out = options.out or Path("runs") / (RECIPES[options.task] + ("-quick" if options.quick else ""))
-    Console().print(compare(out, lambda line: print(line, flush=True), options.task, size, names))
-    for line in credit_lines(out, size.judged) if options.task == "translation" else ():
+    print(STORY[options.task])
+    for name in (name for name in ROWS if name == FIRST or name in names):
+        print(f"  {name:14} learns {LEARNS[name]}")
+    print(flush=True)
+    Console().print(compare(out, Progress(out), options.task, size, names))
+    for line in remarks(out, size.judged) if options.task == "translation" else ():
         print(line, flush=True)
-    print("\nNext:")
-    for line in next_steps(out, options.task):
+    look, *others = next_steps(out, options.task)
+    print(f"\nSee the credit of every word, MLE beside ERAC:\n  {look}\nNext:")
+    for line in others:
         print(f"  {line}")
     return 0
 
 
-def compare(out: Path, say: Say, task: str, size: Size, only: Sequence[str]) -> "Table":
+class Progress:
+    """Lines that stay, and meanwhile what the runs are doing: in place on a terminal, elsewhere a line now and then."""
+
+    def __init__(self, out: Path, every: float = EVERY) -> None:
+        self.out, self.began, self.running = out, time.monotonic(), dict[str, float]()
+        self.terminal = sys.stdout.isatty()
+        self.every = 1.0 if self.terminal else every
+        self._over, self._lock = threading.Event(), threading.Lock()
+        self._thread = threading.Thread(target=self._tell, daemon=True)
+
+    def __enter__(self) -> "Progress":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def __call__(self, line: str) -> None:
+        """A line that stays."""
+        with self._lock:
+            print(("\r\033[K" if self.terminal else "") + line, flush=True)
+
+    def line(self) -> str:
+        """What is being trained, and how far it is."""
+        places = [f"{name}{_place(self.out / name / 'log.jsonl')}" for name in list(self.running)]
+        return f"  {time.monotonic() - self.began:.0f} s: training {' and '.join(places)}"
+
+    def _tell(self) -> None:
+        while not self._over.wait(self.every):
+            if self.running and self.terminal:
+                with self._lock:
+                    print(f"\r\033[K{self.line()}", end="", flush=True)
+            elif self.running:
+                self(self.line())
+
+
+def _place(log: Path) -> str:
+    """The phase and the epoch that the last whole line of a log tells of, if there is one."""
+    import json
+
+    try:
+        last = json.loads(log.read_text().splitlines()[-1])
+    except (OSError, IndexError, ValueError):
+        return ""
+    return f", {last['phase']} epoch {last['epoch']}" if "epoch" in last else ""
+
+
+def compare(out: Path, progress: Progress, task: str, size: Size, only: Sequence[str]) -> "Table":
     """Make the data, train the recipes of the task's demo, MLE among them, and compare them on the test set."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -100,18 +179,22 @@ def compare(out: Path, say: Say, task: str, size: Size, only: Sequence[str]) -> 
         raise UserError(f"{out} is there already; remove it, or choose another folder with --out.")
     started, names = time.monotonic(), [name for name in ROWS if name == FIRST or name in only]
     make = make_phrases if task == "translation" else make_pictures
-    say(f"data: {make(out, size.examples)} in {out / 'data'}")
+    progress(f"data: {make(out, size.examples)} in {out / 'data'}")
 
     def begin(name: str) -> None:
-        train(name, RECIPES[task], out, say, size.changes[name])
+        progress.running[name] = time.monotonic()
+        try:
+            train(name, RECIPES[task], out, progress, size.changes[name])
+        finally:
+            del progress.running[name]
 
-    with ThreadPoolExecutor(2) as pool:
+    with progress, ThreadPoolExecutor(2) as pool:
         first, *alone = (pool.submit(begin, name) for name in (FIRST, ALONE) if name in names)
         first.result()
         list(pool.map(begin, [name for name in OTHERS if name in names]))
         for other in alone:
             other.result()
-    say(f"trained {len(names)} recipes in {time.monotonic() - started:.0f} s")
+    progress(f"trained {len(names)} recipes in {time.monotonic() - started:.0f} s")
     return table(out, names)
 
 
@@ -172,13 +255,23 @@ def table(out: Path, names: Sequence[str] = ROWS) -> "Table":
     from rich.table import Table
 
     results = {name: read(out, name) for name in names}
-    made = Table("algorithm", "test BLEU", "to MLE", "to continued MLE", "validation")
+    made = Table("algorithm", "test BLEU", "to MLE", "to continued MLE", "validation", "")
     bases = [results.get(name) for name in ("mle", "mle-continued")]
+    best = max(result["bleu"] for result in results.values())
     for result in results.values():
         bleu, validation = result["bleu"], [*result["validation"].values()][-1]
         differences = ("" if base is None else f"{bleu - base['bleu']:+.2f}" for base in bases)
-        made.add_row(result["recipe"], f"{bleu:.2f}", *differences, f"{validation:.2f}")
+        mark, style = ("best", "bold green") if bleu == best else ("", None)
+        made.add_row(result["recipe"], f"{bleu:.2f}", *differences, f"{validation:.2f}", mark, style=style)
     return made
+
+
+def remarks(out: Path, sentences: int) -> Iterator[str]:
+    """What the table does not say by itself, and how good the learned Q are."""
+    there = [name for name in ("mle", "vaml") if (out / name / "result.json").exists()]
+    if len(there) == 2 and read(out, "vaml")["bleu"] < read(out, "mle")["bleu"]:
+        yield WHY_VAML
+    yield from credit_lines(out, sentences)
 
 
 def credit_lines(out: Path, sentences: int) -> Iterator[str]:
@@ -201,14 +294,15 @@ def credit_lines(out: Path, sentences: int) -> Iterator[str]:
 
 
 def next_steps(out: Path, task: str = "translation") -> Sequence[str]:
-    """What to run after it."""
-    mine = f"{RECIPES[task]}/erac"
+    """What to run after it: the credit page first."""
+    mine, page = f"{RECIPES[task]}/erac", f"{out / 'credit.html'}"
     steps = [
+        f"seqcredit inspect {out / 'mle'} {out / 'erac'} --critic {out / 'erac'} --out {page} --open",
         f"seqcredit compare {out / 'mle'} {out / 'erac'}      significance, and the sentences that differ most",
         f"seqcredit headroom {out / 'mle'} {out / 'erac'}      what could be gained before, and what is left",
         f"seqcredit train {mine} --data {out / 'data'} --init-from {out / 'mle'} --set phase.3.tau=0.1",
     ]
     if task == "translation":
         sentence = "der alte mann hat gestern ein buch gekauft ."
-        steps.insert(1, f'echo "{sentence}" | seqcredit translate {out / "erac"} --n-best 3')
+        steps.insert(2, f'echo "{sentence}" | seqcredit translate {out / "erac"} --n-best 3')
     return steps

@@ -1,6 +1,7 @@
 """`seqcredit inspect`: the credit page."""
 
 import argparse
+import webbrowser
 from pathlib import Path
 
 from seqcredit.commands import shared
@@ -21,6 +22,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=shared.wanted, default=Path("credit.html"), metavar="FILE", help="default: credit.html"
     )
+    parser.add_argument("--open", action="store_true", help="open it in the browser")
     shared.judge_options(parser)
 
 
@@ -45,5 +47,8 @@ def run(options: argparse.Namespace) -> int:
         require(prepared.pictures, f"{prepared.folder} holds no pictures: leave out --photographs.")
         page.add_photographs(data, options.photographs)
     size = page.write(data, options.out)
-    print(f"{len(subjects):,} examples, {size / 1e6:.1f} MB, written to {options.out}; open it in a browser")
+    then = "" if options.open else "; open it in a browser"
+    print(f"{len(subjects):,} examples, {size / 1e6:.1f} MB, written to {options.out}{then}", flush=True)
+    if options.open and not webbrowser.open(options.out.resolve().as_uri()):
+        raise UserError(f"There is no browser here: open {options.out} on a computer that has one.")
     return 0

@@ -1,4 +1,4 @@
-"""`seqcredit report`: RESULTS.md and its figures."""
+"""`seqcredit report`: RESULTS.md, the pages that it leads to, and their figures."""
 
 import argparse
 import sys
@@ -27,7 +27,8 @@ def run(options: argparse.Namespace) -> int:
     made = make(options.file, options.out)
     if not options.check:
         made.write()
-        print(f"written to {options.out}" + "".join(f", {path}" for path in made.figures))
+        beside = f", {len(made.pages)} pages and {len(made.figures)} figures" if made.figures or made.pages else ""
+        print(f"written to {options.out}{beside}")
         return 0
     stale = made.stale()
     if stale:

@@ -26,32 +26,46 @@ FIGURES: dict[str, tuple[str, Callable[[Sequence[Cell], Path], None]]] = {
     "ablation": ("Validation {} over smoothing and target rate", plots.ablation),
     "forest": ("Differences in {} with their intervals", plots.forest),
 }
-FOLDER = "figures"  # beside the TOML
+FOLDER = "figures"  # beside the pages
 KEYS = ("cells", "layout", "baseline", "rivals", "figure", "commands", "metric")  # of a section that holds cells
 
 
 class Place(NamedTuple):
-    """Where things stand: cells and figures below `home`, and the page in the folder `page`."""
+    """Where things stand: cells below `home`, pages and figures below `pages`, and what is being written in `page`."""
 
     home: Path
+    pages: Path
     page: Path
+    root: Path  # the folder of the short page: cells are named as seen from there
+    prefix: str = ""  # of the names of figures
 
     def link(self, path: Path) -> str:
-        """A path as the page writes it, the same on every machine."""
+        """A path as the page links to it, the same on every machine."""
         return Path(os.path.relpath(path, self.page)).as_posix()
+
+    def named(self, path: Path) -> str:
+        """A path as people read it."""
+        return Path(os.path.relpath(path, self.root)).as_posix()
 
 
 @dataclass(frozen=True)
 class Report:
-    """The page, and the figures that it links to."""
+    """The short page, the pages that it leads to, and the figures of them all."""
 
     out: Path
     text: str
+    pages: Mapping[Path, str]
     figures: Mapping[Path, bytes]
 
+    @property
+    def files(self) -> dict[Path, bytes]:
+        """All of it; the short page is the last."""
+        pages = {path: text.encode() for path, text in (*self.pages.items(), (self.out, self.text))}
+        return {**self.figures, **pages}
+
     def write(self) -> None:
-        """The figures, then the page."""
-        for path, data in (*self.figures.items(), (self.out, self.text.encode())):
+        """Figures and pages."""
+        for path, data in self.files.items():
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write_whole(path, data)
@@ -60,47 +74,93 @@ class Report:
 
     def stale(self) -> list[Path]:
         """What is missing, or not what would be written."""
-        wanted = {**self.figures, self.out: self.text.encode()}
-        return [path for path, data in wanted.items() if not path.is_file() or path.read_bytes() != data]
+        return [path for path, data in self.files.items() if not path.is_file() or path.read_bytes() != data]
+
+
+class Written(NamedTuple):
+    """Blocks of Markdown, and figures: those that they link to by file, and by the title of their section."""
+
+    blocks: list[str]
+    figures: dict[Path, bytes]
+    pictures: dict[str, tuple[str, Path]]  # what it shows, and its file
 
 
 def make(file: Path, out: Path) -> Report:
     """The report of a TOML file; nothing is written yet."""
-    table = read_toml(file)
-    place = Place(file.parent, out.parent)
-    made = f"Made by `seqcredit report` from [{file.name}]({place.link(file)}) and the cells beside it: change these."
-    blocks = ["# Results", _text(table, "text", str(file)), made]
-    figures: dict[Path, bytes] = {}
-    for section in _sections(table, str(file)):
-        where = f"{file}: section {section['title']!r}"
-        blocks += [f"## {section['title']}", _text(section, "text", where)]
+    table, said = read_toml(file), str(file)
+    check_keys(table, ("text", "pages", "page", "section"), said)
+    folder = Path(os.path.normpath(file.parent / _text(table, "pages", said)))
+    place = Place(file.parent, folder, out.parent, out.parent)
+    short = _sections(table, place, said)
+    blocks = ["# Results", _text(table, "text", said), _made(file, place), *short.blocks]
+    pages, figures = {}, dict(short.figures)
+    for entry in _unique(tables_of(table, "page", said), "page", said):
+        where = f"{file}: page {entry['title']!r}"
+        check_keys(entry, ("name", "title", "text", "about", "shows", "section"), where)
+        name = _text(entry, "name", where) or _slug(entry["title"])
+        path, there = folder / f"{name}.md", place._replace(page=folder, prefix=f"{name}-")
+        found = _sections(entry, there, where)
+        about = [f"# {entry['title']}", _text(entry, "about", where), _made(file, there)]
+        pages[path] = _joined([*about, *found.blocks])
+        shown = [_picture(*found.pictures[name], place) for name in _shows(entry, found, where)]
+        more = f"[Tables, figures and commands]({place.link(path)})"
+        blocks += [f"## {entry['title']}", *shown, _text(entry, "text", where), more]
+        figures |= found.figures
+    return Report(out, _joined(blocks), pages, figures)
+
+
+def _made(file: Path, place: Place) -> str:
+    return f"Made by `seqcredit report` from [{file.name}]({place.link(file)}) and the cells beside it: change these."
+
+
+def _joined(blocks: Iterable[str]) -> str:
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _picture(about: str, path: Path, place: Place) -> str:
+    return f"![{about}]({place.link(path)})"
+
+
+def _sections(table: Json, place: Place, where: str) -> Written:
+    """The sections of a table, one after another."""
+    written = Written([], {}, {})
+    for section in _unique(tables_of(table, "section", where), "section", where):
+        here = f"{where}: section {section['title']!r}"
+        check_keys(section, ("title", "text", *(KEYS if "cells" in section else KEYS[:1])), here)
+        written.blocks.extend([f"## {section['title']}", _text(section, "text", here)])
         if "cells" in section:
             try:
-                shown, drawn = _cells(section, place, where)
+                shown = _cells(section, place, here)
             except UserError as error:
                 said = str(error)
-                raise UserError(said if said.startswith(where) else f"{where}: {said}") from None
-            blocks += shown
-            figures |= drawn
-    return Report(out, "\n\n".join(block for block in blocks if block) + "\n", figures)
+                raise UserError(said if said.startswith(here) else f"{here}: {said}") from None
+            written.blocks.extend(shown.blocks)
+            written.figures.update(shown.figures)
+            written.pictures.update(shown.pictures)
+    return written
 
 
 # Reading the TOML
 
 
-def _sections(table: Json, where: str) -> list[Json]:
-    """All sections, each with a title of its own and with keys that belong together."""
-    check_keys(table, ("text", "section"), where)
-    sections = tables_of(table, "section", where)
+def _unique(entries: list[Json], kind: str, where: str) -> list[Json]:
+    """Sections or pages, each with a title of its own."""
     titles: list[str] = []
-    for number, section in enumerate(sections, 1):
-        title = _text(section, "title", f"{where}: section {number}")
-        require(title, f"{where}: section {number} has no title.")
-        require(_slug(title) not in titles, f"{where}: there are two sections {title!r}; give each its own title.")
+    for number, entry in enumerate(entries, 1):
+        title = _text(entry, "title", f"{where}: {kind} {number}")
+        require(title, f"{where}: {kind} {number} has no title.")
+        require(_slug(title) not in titles, f"{where}: there are two {kind}s {title!r}; give each its own title.")
         titles.append(_slug(title))
-        held = KEYS if "cells" in section else KEYS[:1]
-        check_keys(section, ("title", "text", *held), f"{where}: section {title!r}")
-    return sections
+    return entries
+
+
+def _shows(entry: Json, found: Written, where: str) -> list[str]:
+    """Sections whose figures the short page repeats."""
+    names = entry.get("shows", [])
+    if not isinstance(names, list) or not all(name in found.pictures for name in names):
+        has = ", ".join(map(repr, found.pictures)) or "none"
+        raise UserError(f"{where}: shows is {names!r}, but it must be titles of sections with a figure: {has}.")
+    return names
 
 
 def _text(table: Json, key: str, where: str) -> str:
@@ -162,7 +222,7 @@ class Shown:
             paths += here
             missing += [] if here else [pattern]
         found = cells.read(paths, self.metric) if paths else []
-        return [replace(cell, shown=place.link(cell.path)) for cell in found], missing
+        return [replace(cell, shown=place.named(cell.path)) for cell in found], missing
 
 
 def _are_texts(value: object) -> bool:
@@ -173,28 +233,30 @@ def _holds_cells(path: Path) -> bool:
     return path.suffix == ".json" or (path.is_dir() and any(path.rglob("*.json")))
 
 
-def _cells(section: Json, place: Place, where: str) -> tuple[list[str], dict[Path, bytes]]:
-    """A table, comparisons of rivals, a figure and the commands, and the figures' files; what is not run is said."""
+def _cells(section: Json, place: Place, where: str) -> Written:
+    """A figure, a table, comparisons of rivals and the commands; what is not run is said."""
     shown = Shown.parse(section, where)
     found, missing = shown.find(place)
-    ready, figures = _ready(found, shown, bool(missing)), {}
-    tests, blocks = tables.Significances(), []
+    ready, written = _ready(found, shown, bool(missing)), Written([], {}, {})
+    tests, blocks = tables.Significances(), written.blocks
+    if ready.figure:
+        path = place.pages / FOLDER / f"{place.prefix}{_slug(section['title'])}-{ready.figure}.svg"
+        about, draw = FIGURES[ready.figure]
+        draw = partial(plots.forest, baseline=ready.baseline) if draw is plots.forest else draw
+        written.figures[path] = _drawn(draw, found)
+        picture = about.format(tables.metric_of(found).label), path
+        written.pictures[section["title"]] = picture
+        blocks.append(_picture(*picture, place))
     if ready.layout:
         made = _table(found, ready, tests)
         compared = rivals(found, ready.rivals, tests, made.notes)
-        blocks += [tables.markdown(table) for table in (made, compared) if table.rows]
-    if ready.figure:
-        name = f"{_slug(section['title'])}-{ready.figure}.svg"
-        about, draw = FIGURES[ready.figure]
-        draw = partial(plots.forest, baseline=ready.baseline) if draw is plots.forest else draw
-        figures[place.home / FOLDER / name] = _drawn(draw, found)
-        about = about.format(tables.metric_of(found).label)
-        blocks.append(f"![{about}]({place.link(place.home / FOLDER / name)})")
+        blocks.extend(tables.markdown(table).strip() for table in (made, compared) if table.rows)
     if missing:
-        places = (f"`{place.link(place.home / pattern)}`" for pattern in missing)
+        places = (f"`{place.named(place.home / pattern)}`" for pattern in missing)
         blocks.append(f"Not run yet, or not finished: {', '.join(places)}.")
-    blocks += [commands(found)] if found and shown.commands else []
-    return [block.strip() for block in blocks], figures
+    if found and shown.commands:
+        blocks.append(commands(found).strip())
+    return written
 
 
 def _ready(found: Sequence[Cell], shown: Shown, waiting: bool) -> Shown:
