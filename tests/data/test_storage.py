@@ -13,7 +13,6 @@ from seqcredit.data.storage import (
     check_file,
     checksum,
     growing_array,
-    held,
     new_folder,
     write_sequences,
     write_whole,
@@ -177,20 +176,20 @@ def test_a_folder_is_held_by_one_process_and_by_no_dead_one(tmp_path: Path) -> N
     code = f"""
 import sys, time
 from pathlib import Path
-from seqcredit.data.storage import held
-with held(Path({str(tmp_path)!r}), "busy"):
+from seqcredit.data.storage import locked
+with locked(Path({str(tmp_path)!r}), "busy"):
     print("mine", flush=True)
     time.sleep(60)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"mine\n"
-        with pytest.raises(UserError, match=r"^busy$"), held(tmp_path, "busy"):
+        with pytest.raises(UserError, match=r"^busy$"), locked(tmp_path, "busy"):
             raise AssertionError("it is not ours")
         process.kill()
-    with held(tmp_path, "busy"), pytest.raises(UserError, match=r"^busy$"), held(tmp_path, "busy"):
+    with locked(tmp_path, "busy"), pytest.raises(UserError, match=r"^busy$"), locked(tmp_path, "busy"):
         raise AssertionError("it is not free")
-    with held(tmp_path, "busy"):
+    with locked(tmp_path, "busy"):
         assert list(tmp_path.iterdir()) == []
 
 

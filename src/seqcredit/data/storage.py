@@ -212,7 +212,7 @@ def write_json(path: Path, record: object) -> Path:
 
 
 @contextmanager
-def held(folder: Path, busy: str) -> Iterator[None]:
+def locked(folder: Path, busy: str) -> Iterator[None]:
     """A folder that is this process's alone; one that has died holds nothing. `busy` is said where it is another's."""
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seqcredit.algorithms import Phase, Progress, objective_of
+from seqcredit.algorithms import Phase, Progress
 from seqcredit.data.batches import Indices, Loader, epoch_batches, padding_ratio
-from seqcredit.data.storage import held as locked
+from seqcredit.data.storage import locked
 from seqcredit.errors import UserError
 from seqcredit.training import checkpoints, precision, watch, weights
 from seqcredit.training.boards import Board, board
@@ -180,19 +180,8 @@ class Trainer:
         self.validator = Validator(task, self.learner, self.device)
         self.best = {}
         if self.phase.name not in self.status.skipped:
-            self.say(self._plan(self.phase))
-
-    def _plan(self, phase: Phase) -> str:
-        """What is about to happen, in a line."""
-        batches, objective = self._batches(phase, 0), objective_of(phase)
-        padding = padding_ratio(self.train_split, batches)
-        kind = "" if phase.name == objective else f"{objective}, "
-        most = sum(phase.lengths(len(batches)))
-        length = f"{most:,} updates" if phase.updates else f"{phase.epochs} epochs of {len(batches):,} updates"
-        return (
-            f"{phase.name}: {kind}at most {length}, {phase.optimizer} {phase.learning_rate:g}, "
-            f"batches of {phase.batch_size} with {padding:.1%} padding"
-        )
+            batches = self._batches(self.phase, 0)
+            self.say(watch.plan(self.phase, len(batches), padding_ratio(self.train_split, batches)))
 
     def _end_phase(self) -> None:
         """The best networks are the ones that count; then the next phase begins."""

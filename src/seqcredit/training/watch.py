@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from seqcredit.algorithms import Phase, objective_of
 from seqcredit.training.learner import DivergedError
 
 LEAST_ENTROPY = 0.05  # of where it began: below that the policy has collapsed
@@ -55,6 +56,18 @@ def means(sums: Sums) -> dict[str, float]:
         log_brevity = min(0.0, 1 - 1 / known["closeness"])
         known["sample_bleu"] = 100 * math.exp(sum(map(math.log, precisions)) / len(precisions) + log_brevity)
     return known
+
+
+def plan(phase: Phase, batches: int, padding: float) -> str:
+    """What is about to happen: a phase of so many batches an epoch, with this share of padding."""
+    objective = objective_of(phase)
+    kind = "" if phase.name == objective else f"{objective}, "
+    most = sum(phase.lengths(batches))
+    length = f"{most:,} updates" if phase.updates else f"{phase.epochs} epochs of {batches:,} updates"
+    return (
+        f"{phase.name}: {kind}at most {length}, {phase.optimizer} {phase.learning_rate:g}, "
+        f"batches of {phase.batch_size} with {padding:.1%} padding"
+    )
 
 
 def line(phase: str, epoch: int, lengths: Sequence[int], batch: int, sums: Sums, updates: int, seconds: float) -> str:
