@@ -13,6 +13,7 @@ from seqcredit.data.storage import (
     check_file,
     checksum,
     growing_array,
+    locked,
     new_folder,
     write_sequences,
     write_whole,
