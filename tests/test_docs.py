@@ -11,6 +11,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from transformers import T5Config, T5ForConditionalGeneration
 
 import needs
@@ -135,6 +137,21 @@ def test_the_site_is_whole_and_needs_no_network(site: Path) -> None:
     assert (site / "searchindex.js").stat().st_size > 10_000
     fonts = [path for path in site.rglob("*.css") if re.search(r"url\(['\"]?https?:", path.read_text())]
     assert fonts == []
+
+
+@pytest.mark.slow
+def test_the_page_about_size_runs_by_two_processes_as_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block as a script of torchrun's, with shards, and here."""
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "scaling.md").read_text(), re.DOTALL)
+    (tmp_path / "train.py").write_text(block)
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "train.py"]
+    done = subprocess.run([sys.executable, *launch], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("validation bleu") == 2  # one of them speaks
+    monkeypatch.chdir(tmp_path)
+    exec(block.replace("runs/sharded", "runs/whole"), {})
+    many, one = (load_file(tmp_path / "runs" / name / "weights" / "mle.safetensors") for name in ("sharded", "whole"))
+    torch.testing.assert_close(many, one, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -519,29 +519,29 @@ def test_divergence_goes_back_three_times_then_gives_up_with_advice(
     assert sum(e["event"] == "diverged" for e in without_times(run)) == 4
 
 
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+def torchrun(*words: object) -> list[str]:
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    return [*launch, "-m", "seqcredit", *map(str, words)]
 
 
-def killed(processes: int, *words: object, once: Callable[[], bool]) -> None:
-    """Start a command in some processes, and kill all of them as soon as something is so."""
-    started = subprocess.Popen(command(processes, *words), start_new_session=True)
+def killed(*words: object, once: Callable[[], bool]) -> None:
+    """Start a command in two processes, and kill both as soon as something is so."""
+    started = subprocess.Popen(torchrun(*words), start_new_session=True)
     while not once():
         assert started.poll() is None
         time.sleep(0.02)
-    children = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()  # in sessions of their own
-    workers = children if processes > 1 else []
-    assert len(workers) == (processes if processes > 1 else 0)
+    workers = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()  # in sessions of their own
+    assert len(workers) == 2
     for number in (started.pid, *map(int, workers)):
         os.kill(number, signal.SIGKILL)
     started.wait()
 
 
-def command(processes: int, *words: object) -> list[str]:
-    return [sys.executable, *(TORCHRUN if processes > 1 else []), "-m", "seqcredit", *map(str, words)]
+def saved(run: Path) -> list[Path]:
+    return sorted((run / "checkpoints").glob("0*"))
 
 
-def newest(run: Path) -> Path | None:
-    return max((run / "checkpoints").glob("0*"), default=None)
+OFTEN = ("--log-every", 3, "--checkpoint-minutes", 0)
 
 
 @pytest.mark.slow
@@ -549,10 +549,9 @@ def test_two_processes_are_one(finished: Run, data: Path, tmp_path: Path) -> Non
     """torchrun with two gloo processes: the same losses and weights, also across a kill and a resume."""
     given, out = tmp_path / "recipe.toml", tmp_path / "run"
     given.write_text(RECIPE)
-    often, log = ("--log-every", 3, "--checkpoint-minutes", 0), out / "log.jsonl"
-    begin = ("train", given, "--data", data, "--out", out, *often)
-    killed(2, *begin, once=lambda: len(list((out / "checkpoints").glob("0*"))) == 2 and "critic" in log.read_text())
-    done = subprocess.run(command(2, "resume", out, "--log-every", 3), check=False, timeout=300)
+    begin = ("train", given, "--data", data, "--out", out, *OFTEN)
+    killed(*begin, once=lambda: len(saved(out)) == 2 and "critic" in (out / "log.jsonl").read_text())
+    done = subprocess.run(torchrun("resume", out, "--log-every", 3), check=False, timeout=300)
     assert done.returncode == 0
     mine, whole = final(Run.open(out)), final(finished)
     for key, tensor in whole.items():
@@ -603,29 +602,28 @@ def test_what_a_phase_brings_is_resumed_bit_for_bit(
 
 
 @pytest.mark.slow
-def test_shards_of_two_processes_are_one_whole(finished: Run, data: Path, tmp_path: Path) -> None:
-    """Killed and resumed by two, one and two again: what is sharded is read by any number of processes, and back."""
-    given, out = tmp_path / "recipe.toml", tmp_path / "run"
+def test_any_number_of_processes_goes_on_with_shards(finished: Run, data: Path, tmp_path: Path) -> None:
+    """Begun by one process, killed, sharded by two, killed, sharded by two again, killed, ended by one."""
+    given, out, log = tmp_path / "recipe.toml", tmp_path / "run", tmp_path / "run" / "log.jsonl"
     given.write_text(RECIPE)
-    often, log = ("--log-every", 3, "--checkpoint-minutes", 0), out / "log.jsonl"
-    begin = ("train", given, "--data", data, "--out", out, *often, "--shard")
-    killed(2, *begin, once=lambda: newest(out) is not None and '"critic"' in log.read_text())
-    last = newest(out)
-    assert last is not None
-    assert {path.name for path in last.iterdir()} == {".metadata", "__0_0.distcp", "__1_0.distcp", "state.json"}
-    sizes = [path.stat().st_size for path in sorted(last.glob("*.distcp"))]
-    assert sizes[1] > 0.4 * sum(sizes)  # each has its part
-    killed(2, "resume", out, *often, "--shard", once=lambda: '"actor_critic"' in log.read_text())
-    before = newest(out)
-    killed(1, "resume", out, *often, once=lambda: newest(out) not in (before, None))
-    now = newest(out)
-    assert now is not None
-    assert (now / "actor.safetensors").exists()
-    damaged = sorted((out / "checkpoints").glob("0*"))[-1] / "critic.safetensors"
-    damaged.write_bytes(damaged.read_bytes()[:-1])  # the one before it is of whichever kind
-    done = subprocess.run(
-        command(2, "resume", out, "--log-every", 3, "--shard"), check=False, timeout=300, capture_output=True, text=True
-    )
+    alone = Command("train", given, "--data", data, "--out", out, *OFTEN)
+    while len(saved(out)) < 2:
+        assert alone.running
+    alone.signal(signal.SIGKILL)
+    alone.done()
+    killed("resume", out, *OFTEN, "--shard", once=lambda: '"critic"' in log.read_text())
+    assert {path.name for path in saved(out)[-1].iterdir()} == {
+        ".metadata",
+        "__0_0.distcp",
+        "__1_0.distcp",
+        "state.json",
+    }
+    sizes = [path.stat().st_size for path in saved(out)[-1].glob("*.distcp")]
+    assert min(sizes) > 0.4 * sum(sizes)  # each has its part
+    killed("resume", out, *OFTEN, "--shard", once=lambda: '"actor_critic"' in log.read_text())
+    harmed = saved(out)[-1] / "__1_0.distcp"
+    harmed.write_bytes(harmed.read_bytes()[:-1])
+    done = Command("resume", out, "--log-every", 3).done()
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("is damaged") == 1
     mine, whole = final(Run.open(out)), final(finished)
