@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
+from seqcredit.data.reading import save_tensors
 from seqcredit.data.storage import checksum, sync
 from seqcredit.errors import UserError
 from seqcredit.types import Json
@@ -38,7 +39,7 @@ def save(folder: Path, name: str, checkpoint: Checkpoint) -> None:
         sums = {}
         for group, tensors in checkpoint.tensors.items():
             file = partial / f"{group}.safetensors"
-            save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()}, file)
+            save_tensors(tensors, file)
             sync(file)
             sums[file.name] = checksum(file)
         text = json.dumps({**checkpoint.state, "files": sums}, indent=1)
