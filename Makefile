@@ -4,7 +4,9 @@ BIN := .venv/bin
 STAMP := .venv/installed
 
 # Made anew each time, so the demo always shows what the code does now.
-.PHONY: demo test lint check docs site pictures results format mutants clean
+.PHONY: demo test lint check docs site pictures results format mutants fuzz clean
+N ?= 2000
+SEED ?= 1
 
 demo: $(STAMP)
 	rm -rf runs/demo
@@ -36,6 +38,10 @@ pictures: $(STAMP) # after `make demo`
 
 results: $(STAMP)
 	$(BIN)/seqcredit report
+
+fuzz: $(STAMP) # N=2000 bad inputs of SEED=1, then accidents: a line a finding, with the command that repeats it
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz -n $(N) --seed $(SEED)
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz.accidents -n 100 --seed $(SEED)
 
 mutants: $(STAMP) # all of them, which takes hours; `python tests/mutants.py losses` takes those of some files
 	$(BIN)/python tests/mutants.py

@@ -9,6 +9,9 @@ from typing import NoReturn
 from seqcredit.commands import GROUPS, Command
 from seqcredit.errors import UserError, one_line
 
+# What torch says where one of several processes has died.
+LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Timed out waiting", "NCCL error")
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that says what is wrong in one sentence."""
@@ -104,6 +107,8 @@ def _ended(error: Exception) -> tuple[int, str]:
         return 2, str(error)
     if _out_of_memory(error):
         return 2, "There is not enough memory for this: make the networks, the batches or the beam smaller."
+    if isinstance(error, RuntimeError) and any(sign in str(error) for sign in LEFT_ALONE):
+        return 2, "Another process of this training has ended: look at what it said, then resume the run."
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename is not None else ""
         return 2, f"{place}{error.strerror}; look at the path, who may read and write it, and the room that is left."

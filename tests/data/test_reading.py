@@ -1,6 +1,8 @@
 """Readers: what is whole comes back, and every change of a single bit is noticed."""
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Required, TypedDict
@@ -52,6 +54,23 @@ def test_every_single_bit_of_a_file_of_tensors_counts(tmp_path: Path) -> None:
             path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
             with pytest.raises(UserError, match=r"w\.safetensors is damaged: get another\.$"):
                 read_tensors(path, "get another")
+
+
+def test_a_full_disk_is_an_error_of_the_system(tmp_path: Path) -> None:
+    code = f"""
+import resource, signal, torch
+from pathlib import Path
+from seqcredit.data.reading import write_tensors
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
+try:
+    write_tensors(Path({str(tmp_path)!r}) / "w", {{"a": torch.ones(1000)}})
+except OSError as error:
+    print(error.strerror)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "File too large" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("header", [None, {"format": "pt"}])

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,15 +90,21 @@ def load() -> None:
     torch.set_num_threads(1)
 
 
-def run(words: Sequence[str], cwd: Path, nobody: bool = False, seconds: float = MOST_SECONDS) -> Done:
-    """A command in a fork of this process, in a folder, as somebody else if that is asked for."""
+def run(
+    words: Sequence[str],
+    cwd: Path,
+    nobody: bool = False,
+    seconds: float = MOST_SECONDS,
+    before: Callable[[], None] | None = None,
+) -> Done:
+    """A command in a fork of this process, in a folder, as somebody else if that is asked for, after something else."""
     said = [cwd / f".{name}" for name in ("out", "err")]
     for path in said:
         path.write_bytes(b"")
     started = time.monotonic()
     child = os.fork()
     if child == 0:
-        _command(words, cwd, said, nobody)
+        _command(words, cwd, said, nobody, before)
     code = _wait(child, seconds)
     if code is None:  # it may be at work, as it was told: then it stops when it is asked to
         os.kill(child, signal.SIGINT)
@@ -124,7 +130,9 @@ def _wait(child: int, seconds: float) -> int | None:
     return None
 
 
-def _command(words: Sequence[str], cwd: Path, said: Sequence[Path], nobody: bool) -> None:
+def _command(
+    words: Sequence[str], cwd: Path, said: Sequence[Path], nobody: bool, before: Callable[[], None] | None
+) -> None:
     """The child: it never returns."""
     code = 99
     try:
@@ -141,6 +149,8 @@ def _command(words: Sequence[str], cwd: Path, said: Sequence[Path], nobody: bool
         sys.argv = ["seqcredit", *words]
         from seqcredit.cli import main
 
+        if before:
+            before()
         main()
     except SystemExit as left:
         code = int(left.code or 0)

@@ -3,9 +3,13 @@
 import json
 import socket
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from playwright.sync_api import expect
 
 from seqcredit.errors import UserError
@@ -15,6 +19,11 @@ from seqcredit.inspect.examiners import Examiner
 from seqcredit.inspect.subjects import judge_words, typed_batch
 from serving import REFERENCE, SOURCE, Served, error
 
+FIELDS = st.sampled_from(["source", "picture", "references", "hypotheses", "run", "prefix", "more"])
+WORD = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(["dog", "hund", ".", SOURCE])
+VALUES = (
+    st.none() | st.integers(-1, 2**70) | st.booleans() | WORD | st.lists(WORD | st.lists(WORD, max_size=3), max_size=3)
+)
 HOSTILE = "<img src=x onerror=window.hacked=1> </script><script>window.hacked=1</script>"
 
 
@@ -209,3 +218,56 @@ def test_the_live_page_shows_errors_and_hostile_text_as_text(served: Served, tab
     expect(seen.locator("#progress")).to_contain_text("at most 200 words")
     assert any("422" in said for said in opened.complaints)  # the browser's own note about the status
     opened.complaints.clear()
+
+
+# --- many, large, slow -----------------------------------------------------------------------------------------------
+
+
+def test_twenty_megabytes_are_refused_before_they_are_read(served: Served) -> None:
+    headers = {"content-type": "application/json"}
+    answer = served.client.post("/api/score", content=b'"' + b"a" * 20_000_000 + b'"', headers=headers)
+    assert answer.status_code == 413
+    assert error(answer) == "A request has at most 64,000 bytes."
+
+
+def test_slow_clients_keep_nobody_waiting(served: Served) -> None:
+    """Ten that have sent half a request, and one that asks."""
+    host, port = served.host.split(":")
+    lines = [
+        "POST /api/score HTTP/1.1",
+        f"Host: {served.host}",
+        "Content-Type: application/json",
+        "Content-Length: 900",
+    ]
+    half = "\r\n".join([*lines, "", "{"])
+    slow = [socket.create_connection((host, int(port))) for _ in range(10)]
+    for one in slow:
+        one.sendall(half.encode())
+    assert served.post("/api/score", **GOOD).status_code == 200
+    for one in slow:
+        one.close()
+    assert served.client.get("/api/runs").status_code == 200
+
+
+def test_two_hundred_at_once_are_all_answered(served: Served) -> None:
+    def ask(number: int) -> int:
+        path = "/api/runs" if number % 2 else "/nothing"
+        return httpx.get(f"http://{served.host}{path}", timeout=60).status_code
+
+    with ThreadPoolExecutor(200) as asking:
+        codes = list(asking.map(ask, range(200)))
+    assert codes == [404, 200] * 100
+
+
+def test_whatever_the_schema_allows_there_is_an_answer_of_its_kind(served: Served) -> None:
+    """As schemathesis does, by hypothesis alone: bodies of the types that the API states, and of others."""
+
+    @settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(["/api/score", "/api/grow"]), st.dictionaries(FIELDS, VALUES, max_size=5))
+    def ask(path: str, body: dict[str, object]) -> None:
+        answer = served.client.post(path, json=body)
+        assert answer.status_code in (200, 422)
+        if answer.status_code == 422:
+            error(answer)
+
+    ask()

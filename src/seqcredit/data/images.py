@@ -258,7 +258,7 @@ def open_features(path: Path) -> Features:
     """A folder that `write_features` wrote, or any .npy file with a .txt of the same stem."""
     path = path / ARRAY if path.is_dir() else path
     make = "make it with `seqcredit features`."
-    damaged = in_words((OSError, ValueError), f"{path} is damaged or no .npy file: {make}")
+    damaged = in_words(Exception, f"{path} is damaged or no .npy file: {make}")  # numpy reads headers as Python
     with damaged, in_words(FileNotFoundError, f"There is no file {path}: {make}"):
         array = np.asarray(npy.open_memmap(path, mode="r"))
     names = list(lines(path.with_suffix(".txt")))

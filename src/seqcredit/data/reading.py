@@ -4,8 +4,8 @@ What a document must hold is said by types: `dict[str, int]`, a TypedDict, a dat
 header of their own file, so that one flipped bit is noticed; files from before there was one are read as they are.
 """
 
+import errno
 import json
-import os
 import tomllib
 import types
 import zlib
@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from seqcredit.data.storage import sync
 from seqcredit.errors import UserError, in_words, require
 from seqcredit.types import Json
 
@@ -165,10 +166,18 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """A safetensors file with its checksum, which appears whole or not at all."""
     kept = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
     partial = path.with_name(f".{path.name}.partial")
-    save_file(kept, partial, {CHECKSUM: _digest(kept)})
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
+    save_tensors(kept, partial, {CHECKSUM: _digest(kept)})
+    sync(partial)
     partial.replace(path)
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path, header: dict[str, str] | None = None) -> None:
+    """What safetensors writes; that the system refuses it is an error of the system."""
+    try:
+        save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()}, path, header)
+    except SafetensorError as error:
+        path.unlink(missing_ok=True)
+        raise OSError(errno.EIO, str(error), str(path)) from error
 
 
 def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:

@@ -120,7 +120,8 @@ def with_suffix(stem: Path, suffix: str) -> Path:
 
 def open_array(path: Path) -> NDArray[Any]:
     """An array on disk, mapped into memory."""
-    with in_words((OSError, ValueError, EOFError), f"{path} is missing or damaged: prepare the data again."):
+    # Of a damaged header numpy says almost anything: it reads it as Python.
+    with in_words(Exception, f"{path} is missing or damaged: prepare the data again."):
         # A plain view of the map: slicing np.memmap itself is ten times slower.
         return np.asarray(np.load(path, mmap_mode="r"))
 

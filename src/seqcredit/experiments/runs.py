@@ -148,7 +148,7 @@ class Sealed(TypedDict):
 def _check_export(folder: Path) -> None:
     """An export is as it was written; a run, and an export from before, have no manifest."""
     path, again = folder / MANIFEST, "export the run again"
-    if path.exists():
+    if os.path.lexists(path):
         record = read_json(path, Sealed, again)
         check_signed(record, str(path), again)
         for name, expected in record["files"].items():

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
+from seqcredit.data.reading import save_tensors
 from seqcredit.data.storage import checksum, sync
 from seqcredit.errors import UserError
 from seqcredit.training.processes import Processes
@@ -50,8 +51,7 @@ def save(folder: Path, name: str, checkpoint: Checkpoint) -> None:
     with _written(folder, name):
         _begin(partial)
         for group, tensors in checkpoint.tensors.items():
-            whole = {key: tensor.detach().contiguous() for key, tensor in tensors.items()}
-            save_file(whole, partial / f"{group}{WHOLE}")
+            save_tensors(tensors, partial / f"{group}{WHOLE}")
         _end(partial, folder, name, checkpoint)
 
 
