@@ -630,3 +630,21 @@ def test_any_number_of_processes_goes_on_with_shards(finished: Run, data: Path, 
     for key, tensor in whole.items():
         torch.testing.assert_close(mine[key], tensor, atol=1e-5, rtol=1e-4)
     assert without_times(Run.open(out))[-1] == without_times(finished)[-1]
+
+
+def test_while_an_actor_waits_nothing_slows_down(data: Path, prepared: Prepared, tmp_path: Path, monkeypatch) -> None:
+    """The start validates best; two of the later validations come before the actor moves, the third after it."""
+    options = '[[phase]]\nobjective = "a2c"\noptimizer = "adam"\nlearning_rate = 0.01\nepochs = 3\nbatch_size = 120\n'
+    text = RECIPE.split("[[phase]]")[0] + options + "critic_first = 4\n"
+    made = trainer(make(tmp_path / "run", data, text=text), prepared)
+    actor, seen = made.task.networks["actor"], []
+
+    def judge(_: Validator) -> Criterion:
+        seen.append(actor.readout.weight.detach().clone())
+        return Criterion("bleu", 20.0 - made.status.updates)
+
+    monkeypatch.setattr(Validator, "judge", judge)
+    made.train()
+    rates = [e["rate"] for e in log_entries(tmp_path / "run" / "log.jsonl") if e["event"] == "validation"]
+    assert rates == [1.0, 1.0, 1.0, 0.5]
+    assert [torch.equal(seen[0], later) for later in seen] == [True, True, True, False]

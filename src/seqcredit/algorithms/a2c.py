@@ -75,6 +75,10 @@ class A2c(Sampling):
         """The actor waits for its critic."""
         return 0.0 if network == "actor" and progress.update < self.critic_first else 1.0
 
+    def stands_still(self, updates: int) -> bool:
+        """While the actor waits."""
+        return updates <= self.critic_first
+
 
 def state_values(critic: Along) -> Float[Tensor, "B T"]:
     """V of every state, by a critic whose readout has a column for each word: their mean is one column for all.

@@ -198,6 +198,10 @@ class Phase(Options, ABC):
         """What a network's next step is multiplied by."""
         return 1.0
 
+    def stands_still(self, updates: int) -> bool:
+        """Whether what is validated has not moved yet after so many updates; then no progress is no reason to slow."""
+        return False
+
     def warmth(self, progress: Progress) -> float:
         """What every network's next step is multiplied by besides, while the phase warms up."""
         return min(1.0, (progress.update + 1) / self.warmup) if self.warmup else 1.0

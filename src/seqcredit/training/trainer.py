@@ -237,7 +237,7 @@ class Trainer:
         if improved:
             status.best, status.figure = found.merit, found.value
             self.best = {key: tensor.clone() for key, tensor in self._networks().items()}
-        else:
+        elif not phase.stands_still(status.updates):
             status.decays += 1
             self._slow_down(phase.decay, phase.trains[:1])  # a joint critic keeps its rate
         entry = {"event": "validation", "phase": phase.name, "epoch": status.epoch, "updates": status.updates}
@@ -246,7 +246,7 @@ class Trainer:
         if gate is not None:
             status.enough, status.closed = gate.at_once, None if gate.open else gate.said
         self.log.write({**entry, **figures, "improved": improved, "rate": status.rate})
-        slower = "" if phase.decay == 1 else f", learning rate x {phase.decay:g}"
+        slower = "" if phase.decay == 1 or phase.stands_still(status.updates) else f", learning rate x {phase.decay:g}"
         mark = "best so far" if improved else f"no better{slower}"
         said = ", ".join(f"{watch.VALIDATED.get(key, key)} {value:.4g}" for key, value in figures.items())
         self.say(f"{phase.name}: after {status.updates:,} updates validation {said}, {mark}")
