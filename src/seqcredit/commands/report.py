@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-ABOUT = "write what was found, with tables and figures made from cells"
+ABOUT = "write RESULTS.md and its pages: tables and figures made from cells"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -12,7 +12,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     default = Path("results/report.toml")
     parser.add_argument("file", nargs="?", type=Path, default=default, help="default: results/report.toml")
     parser.add_argument("--out", type=Path, default=Path("RESULTS.md"), metavar="FILE", help="default: RESULTS.md")
-    about = "write nothing; exit code 1 if it is not what would be written"
+    about = "write nothing; exit code 1 if a page or a figure is not what would be written"
     parser.add_argument("--check", action="store_true", help=about)
 
 
