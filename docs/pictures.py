@@ -9,7 +9,7 @@ from playwright.sync_api import sync_playwright
 
 DOCS = Path(__file__).parent
 DEMO = Path("runs/demo")
-# What usually goes wrong, made to happen: the joint phase of a demo recipe with one or two keys out of their place.
+# What usually goes wrong, provoked: the joint phase of a demo recipe with one or two keys set wrongly.
 FAILURES = {
     "tau 0.5": ("erac", "erac", ("phase.3.tau=0.5",)),
     "no critic training": ("ac", "mle", ("phase.2.epochs=0",)),
@@ -48,6 +48,8 @@ def photograph(page: Path, picture: Path) -> None:
 def main() -> None:
     """All of them."""
     seqcredit("plot", "curves", *(DEMO / name for name in ("mle", "ac", "erac")), "--out", DOCS / "curves.svg")
+    for name in ("raml", "vaml"):
+        seqcredit("plot", "curves", DEMO / "mle", DEMO / name, "--out", DOCS / "algorithms" / f"{name}.svg")
     failures = [fail(name) for name in FAILURES]
     seqcredit("plot", "curves", DEMO / "erac", *failures, "--out", DOCS / "failures.svg")
     seqcredit("plot", "credit", DEMO / "erac", "--sentence", 5, "--out", DOCS / "credit.svg")

@@ -141,6 +141,25 @@ def test_the_readme_says_what_captions_gain_with_a_beam() -> None:
     assert f"{ac} and {erac} above MLE" in (RESULTS.parent / "README.md").read_text()
 
 
+def test_the_readme_says_what_one_seed_showed() -> None:
+    """Scores of the cells, or their differences, sentence by sentence."""
+
+    def of(cell: str) -> float:
+        figures = json.loads((RESULTS / f"{cell}-1.json").read_text())
+        return float(figures.get("score", figures["bleu"]))
+
+    readme = " ".join((RESULTS.parent / "README.md").read_text().split())
+    short = f"AC from {of('critics/paper'):.2f} to {of('critics/copying'):.2f} BLEU"
+    assert f"{short}, where continued MLE has {of('critics/mle-continued'):.2f}" in readme
+    exact = f"{of('cmudict/ocd-tenth'):.2f} % errors, continued MLE {of('cmudict/mle-continued'):.2f} %"
+    assert exact in readme
+    fallen = of("europarl-short/mle") - of("europarl-short/mle-continued")
+    assert f"continued MLE is {fallen:.2f} BLEU below MLE" in readme
+    rows = ("raml-from-mle", "vaml-copying", "ac", "erac")
+    gains = [of(f"multi30k-five/{row}") - of("multi30k-five/mle-continued") for row in rows]
+    assert f"are {min(gains):.1f} to {max(gains):.1f} BLEU above continued MLE" in readme
+
+
 def test_a_cell_has_the_counts_of_its_sentences(tmp_path: Path) -> None:
     prepared, recipe = make_data(tmp_path / "data"), recipes.Recipe("tiny", (algorithms.Mle("mle", 0.1),), seed=1)
     said = [[], *spoilt(prepared, 0.3, 1)[1:]]

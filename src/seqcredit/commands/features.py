@@ -4,7 +4,7 @@ import argparse
 
 from seqcredit.commands import shared
 
-ABOUT = "turn a folder of images into one row of numbers for each"
+ABOUT = "turn a folder of images into features that training reads"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

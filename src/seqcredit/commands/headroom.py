@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from seqcredit.data.prepared import Prepared
     from seqcredit.experiments.runs import Run
 
-ABOUT = "what runs could still gain, by deciding better and by knowing more"
+ABOUT = "measure what runs could still gain by better decisions"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

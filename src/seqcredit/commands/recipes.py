@@ -2,7 +2,7 @@
 
 import argparse
 
-ABOUT = "list the recipes that come along, or show one"
+ABOUT = "list the built-in recipes, or show one"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

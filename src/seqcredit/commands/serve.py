@@ -4,7 +4,7 @@ import argparse
 
 from seqcredit.commands import shared
 
-ABOUT = "the credit page live: it translates, scores and can be edited"
+ABOUT = "serve the credit page live: translate, score, edit"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
     parser.add_argument("--once", action="store_true", help="print them as they stand and end")
     parser.add_argument("--every", type=shared.seconds, default=5.0, metavar="SECONDS", help="default: 5")
-    parser.add_argument("--html", type=shared.wanted, metavar="FILE", help="write a page too, which loads itself anew")
+    parser.add_argument("--html", type=shared.wanted, metavar="FILE", help="write a page too, which reloads itself")
 
 
 def run(options: argparse.Namespace) -> int:

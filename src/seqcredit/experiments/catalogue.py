@@ -1,4 +1,4 @@
-"""The recipes that come along."""
+"""The built-in recipes."""
 
 from collections.abc import Iterator
 

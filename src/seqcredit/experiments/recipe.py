@@ -18,7 +18,7 @@ from seqcredit.options import FIDELITIES, FROM_1, NOT_NEGATIVE, SEED, Fidelity, 
 from seqcredit.rewards.payoff import Payoff, one_or_own
 from seqcredit.types import Json
 
-RECIPES = Path(__file__).parent / "recipes"  # those that come along
+RECIPES = Path(__file__).parent / "recipes"  # the built-in ones
 METRICS = ("bleu", "chrf", "rouge-l", "cider", "edit", "wrong", "exact", "reward")
 # What the first edition wrote otherwise: objective, key, value -> value.
 OLD_VALUES = {("soft_q", "judged_by", "bleu"): "metric"}
@@ -60,7 +60,7 @@ def found(path: Path) -> Path:
     parts = path.with_suffix("").parts
     ours = RECIPES.joinpath(*parts[1 if parts[:1] == ("recipes",) else 0 :]).with_suffix(".toml")
     if path.is_absolute() or ".." in parts or not ours.is_file():
-        raise UserError(f"There is no recipe {path}; `seqcredit recipes` lists those that come along.")
+        raise UserError(f"There is no recipe {path}; `seqcredit recipes` lists the built-in ones.")
     return ours
 
 

@@ -1,4 +1,4 @@
-"""`seqcredit watch`: learning curves of runs in progress, in the terminal and as a page that loads itself anew."""
+"""`seqcredit watch`: learning curves of runs in progress, in the terminal and as a page that reloads itself."""
 
 import itertools
 import math
@@ -167,7 +167,7 @@ def chart(curve: Curve, low: float, high: float, columns: int, rows: int = ROWS)
 
 
 def page(found: Sequence[Watched], every: float, now: float | None = None) -> str:
-    """All runs over each other, and a table of the last figures; it loads itself anew until the runs are done."""
+    """All runs over each other, and a table of the last figures; it reloads itself until the runs are done."""
     done = all(state.done for state in found)
     again = "" if done else f'<meta http-equiv="refresh" content="{max(1, round(every))}">\n'
     named = titles(state.history for state in found)
