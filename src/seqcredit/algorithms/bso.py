@@ -15,6 +15,7 @@ from torch.profiler import record_function as part
 from seqcredit.algorithms.phase import Models, Outcome, Phase, Progress
 from seqcredit.credit.values import chosen, only_actions
 from seqcredit.draws import Noise
+from seqcredit.errors import require
 from seqcredit.models.policy import Dropout, M, Network, Policy, S, Scores, read, repeat, reshaped
 from seqcredit.options import FROM_0, FROM_2, NOT_NEGATIVE, option
 from seqcredit.rewards.scaling import rescaled
@@ -41,6 +42,12 @@ class Bso(Phase):
     first_width: int = option(0, FROM_0)  # where it begins to grow, over the whole phase; 0: it does not
     margin: float = option(1.0, NOT_NEGATIVE)
     cost: Literal["one", "reward"] = "one"  # of a violation, or 1 - R of the hypothesis so far, R not scaled by length
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fits = self.first_width == 0 or 2 <= self.first_width <= self.width
+        said = f"first_width is {self.first_width}, but it must be 0, or from 2 to width, which is {self.width}."
+        require(fits, f"Bso: {said}")
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """cost (margin - score of the reference + score of the hypothesis), at all violations."""
