@@ -40,7 +40,8 @@ def plain(net: Seq2Seq, width: int, margin: float = 1.0) -> Iterator[Hit]:
                 ((score, words) for score, words in found if words != reference[: t + 1]),
                 key=lambda pair: -float(pair[0].detach()),
             )
-            rival, won = others[0 if right == EOS else width - 2]
+            wins = [others[0 if right == EOS else width - 2], *(pair for pair in others if pair[1][-1] == EOS)]
+            rival, won = max(wins, key=lambda pair: float(pair[0].detach()))
             beam = [reference[: t + 1]]
             if wanted < margin + rival:
                 yield Hit(b, t, won, margin - wanted + rival)

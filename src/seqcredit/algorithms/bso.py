@@ -113,8 +113,9 @@ def violations(
 ) -> Violations:
     """Search with a beam, which begins anew with the reference wherever that does not win by the margin.
 
-    It has to win over the (width - 1)th of all others, and where it ends over the best. So it is always on the beam, as
-    its first row, and a beam of width - 1 would keep it. A hypothesis that ends before the reference leaves the beam.
+    It has to win over the (width - 1)th of all others, over those that would end before it, since a search ends with
+    the best, and where it ends over all. So it is always on the beam, as its first row, and a beam of width - 1 would
+    keep it. A hypothesis that has ended leaves the beam.
     """
     (B, T), K, alphabet = references.shape, width, actor.alphabet
     rows, real = torch.arange(B, device=references.device), token_mask(references, alphabet.eos)
@@ -132,6 +133,8 @@ def violations(
         best, V = table.flatten(1).topk(K - 1), table.shape[-1]
         which = torch.where(right == alphabet.eos, 0, K - 2)
         rival, index = best.values[rows, which], best.indices[rows, which]
+        ending, row = table[..., alphabet.eos].max(1)
+        rival, index = torch.maximum(rival, ending), torch.where(ending > rival, row * V + alphabet.eos, index)
         hit = real[:, t] & (wanted[:, t] < margin + rival)
         won = tokens[rows, index // V]
         won[:, t] = index % V
