@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from algorithms.tiny import BATCH, REWARD, V, models, noise, run
 from seqcredit.algorithms import Bso, Models, Progress
 from seqcredit.algorithms.bso import violations
+from seqcredit.errors import UserError
 from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.wrapped import Wrapped
 from seqcredit.rewards import Bleu
@@ -39,7 +40,8 @@ def plain(net: Seq2Seq, width: int, margin: float = 1.0) -> Iterator[Hit]:
                 ((score, words) for score, words in found if words != reference[: t + 1]),
                 key=lambda pair: -float(pair[0].detach()),
             )
-            rival, won = others[0 if right == EOS else width - 2]
+            wins = [others[0 if right == EOS else width - 2], *(pair for pair in others if pair[1][-1] == EOS)]
+            rival, won = max(wins, key=lambda pair: float(pair[0].detach()))
             beam = [reference[: t + 1]]
             if wanted < margin + rival:
                 yield Hit(b, t, won, margin - wanted + rival)
@@ -115,6 +117,11 @@ def test_the_beam_grows_over_the_phase() -> None:
     phase = Bso("bso", 0.1, width=5, first_width=2)
     assert [phase.beam(Progress(n, 100)) for n in (0, 24, 25, 50, 75, 99, 100)] == [2, 2, 3, 4, 5, 5, 5]
     assert {Bso("bso", 0.1, width=4).beam(Progress(n, 10)) for n in (0, 9)} == {4}
+    for wrong in (1, 5):
+        with pytest.raises(
+            UserError, match=f"^Bso: first_width is {wrong}, but it must be 0, or from 2 to width, which"
+        ):
+            Bso("bso", 0.1, width=4, first_width=wrong)
 
 
 def test_the_same_dropout_for_both_sides() -> None:

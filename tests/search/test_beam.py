@@ -289,21 +289,19 @@ def test_a_model_with_a_cache_equals_one_without(monkeypatch, crowd, width) -> N
     assert len(seen) > 2
 
 
-def slow_raw(net: Seq2Seq, memory: Memory, bound: int, width: int) -> tuple[float, list[int]] | None:
-    """Ranked by the score of the last word, by lists: the best that ended, once all on the beam have."""
+def slow_raw(net: Seq2Seq, memory: Memory, bound: int, width: int) -> tuple[float, list[int]]:
+    """Ranked by the score of the last word, by lists, until the best has ended."""
     alive: list[list[int]] = [[]]
-    ended: list[tuple[float, list[int]]] = []
     for t in range(bound):
         found = []
         for words in alive:
             scores = net.score(memory, pad([words], t + 1)).table()[0, t]
             found += [(float(scores[w].detach()), [*words, w]) for w in range(ACTIONS) if t < bound - 1 or w == EOS]
         found.sort(key=lambda pair: -pair[0])
-        ended += [(score, words) for score, words in found[:width] if words[-1] == EOS]
-        if all(words[-1] == EOS for _, words in found[:width]):
+        if found[0][1][-1] == EOS:
             break
         alive = [words for _, words in found if words[-1] != EOS][:width]
-    return max(ended)
+    return found[0]
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])

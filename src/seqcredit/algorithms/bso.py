@@ -15,6 +15,7 @@ from torch.profiler import record_function as part
 from seqcredit.algorithms.phase import Models, Outcome, Phase, Progress
 from seqcredit.credit.values import chosen, only_actions
 from seqcredit.draws import Noise
+from seqcredit.errors import require
 from seqcredit.models.policy import Dropout, M, Network, Policy, S, Scores, repeat, reshaped
 from seqcredit.options import FROM_0, FROM_2, NOT_NEGATIVE, option
 from seqcredit.rewards.scaling import rescaled
@@ -41,6 +42,12 @@ class Bso(Phase):
     first_width: int = option(0, FROM_0)  # where it begins to grow, over the whole phase; 0: it does not
     margin: float = option(1.0, NOT_NEGATIVE)
     cost: Literal["one", "reward"] = "one"  # of a violation, or 1 - R of the hypothesis so far, R not scaled by length
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        fits = self.first_width == 0 or 2 <= self.first_width <= self.width
+        said = f"first_width is {self.first_width}, but it must be 0, or from 2 to width, which is {self.width}."
+        require(fits, f"Bso: {said}")
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """cost (margin - score of the reference + score of the hypothesis), at all violations."""
@@ -106,8 +113,9 @@ def violations(
 ) -> Violations:
     """Search with a beam, which begins anew with the reference wherever that does not win by the margin.
 
-    It has to win over the (width - 1)th of all others, and where it ends over the best. So it is always on the beam, as
-    its first row, and a beam of width - 1 would keep it. A hypothesis that ends before the reference leaves the beam.
+    It has to win over the (width - 1)th of all others, over those that would end before it, since a search ends with
+    the best, and where it ends over all. So it is always on the beam, as its first row, and a beam of width - 1 would
+    keep it. A hypothesis that has ended leaves the beam.
     """
     (B, T), K, alphabet = references.shape, width, actor.alphabet
     rows, real = torch.arange(B, device=references.device), token_mask(references, alphabet.eos)
@@ -125,6 +133,8 @@ def violations(
         best, V = table.flatten(1).topk(K - 1), table.shape[-1]
         which = torch.where(right == alphabet.eos, 0, K - 2)
         rival, index = best.values[rows, which], best.indices[rows, which]
+        ending, row = table[..., alphabet.eos].max(1)
+        rival, index = torch.maximum(rival, ending), torch.where(ending > rival, row * V + alphabet.eos, index)
         hit = real[:, t] & (wanted[:, t] < margin + rival)
         won = tokens[rows, index // V]
         won[:, t] = index % V

@@ -46,7 +46,7 @@ def beam(
     of hypotheses does not rise on their way.
 
     With `raw` they are ranked by the score of their last word alone, without a softmax: so does beam search
-    optimisation, which has all else in the state. Then a sentence is done when all of the `width` best have ended.
+    optimisation, which has all else in the state. Then a sentence is done when the best of its continuations has ended.
     """
     _check_beam(width, n_best, length_penalty, raw and guide is not None)
     limit, shortest, longest = limits(bound, memory.rows, device_of(policy))
@@ -65,11 +65,12 @@ def beam(
         logp, worth, parent, word = _expand(logits, alive.logp, forced, alphabet.eos, worth, raw)
         grown = _grow(alive, (logp, worth), parent, word, state.attention if isinstance(state, Attends) else None, t)
         ended = word == alphabet.eos
-        found = _collect(found, grown, ended, width, 1.0 if raw else (t + 1) ** length_penalty)
+        counts = (1, 1.0) if raw else (width, (t + 1) ** length_penalty)
+        found = _collect(found, grown, ended, *counts)
         alive, parent = _go_on(grown, parent, ended, width)
         # log-probabilities only fall, and the greatest length divides them best
         reach = (alive.logp / limit.to(alive.logp.dtype).unsqueeze(1) ** length_penalty + alive.worth).amax(1)
-        settled = ended[:, :width].all(1) if raw else found.scores[:, -1] >= reach
+        settled = ended[:, 0] if raw else found.scores[:, -1] >= reach
         done = settled | (t >= limit - 1)
         remaining, keep = len(rows) - int(done.sum()), None
         if remaining <= CROWD * len(rows):
