@@ -59,6 +59,7 @@ LATER = (
     "experiments/recipe.py", "experiments/sweep.py", "results/layouts.py", "results/cells.py", "results/record.py",
     "results/report.py", "results/plots.py", "results/headroom.py", "inspect/page.py", "inspect/app.py",
     "inspect/watch.py", "inspect/numbers.py", "inspect/desk.py", "inspect/subjects.py", "training/learner.py",
+    "training/parallel.py", "training/shards.py",
     "models/build.py", "models/cache.py", "models/hub.py", "models/huggingface.py", "models/judge.py",
     "models/transformer.py", "rewards/metrics.py", "rewards/payoff.py", "rewards/scores.py", "rewards/text.py",
     "rewards/weighted.py",
