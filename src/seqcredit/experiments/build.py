@@ -33,7 +33,7 @@ def task_of(
     """All that a recipe asks for; things of the user's own are looked for in `folder` first, or given."""
     made: dict[str, Network] = {"actor": build_actor(recipe, prepared)}
     if "critic" in networks_of(recipe.phase):
-        made["critic"] = build_critic(recipe, prepared)
+        made["critic"] = build_critic(recipe, prepared, made["actor"])
     reward = reward or build_reward(recipe, prepared, folder)
     metric = metric or build_metric(recipe, prepared, folder)
     how = (recipe.seed, recipe.validation_beam, recipe.longest_output, recipe.on_divergence)
@@ -46,9 +46,9 @@ def build_actor(recipe: Recipe, prepared: Prepared) -> Network:
     return recipe.actor.actor(source, prepared.alphabet, recipe.seed, prepared.pictures)
 
 
-def build_critic(recipe: Recipe, prepared: Prepared) -> Network:
-    """The critic with its first weights. It reads the references that the pay-off counts."""
-    return recipe.critic.critic(prepared.alphabet, recipe.seed, recipe.payoff.references)
+def build_critic(recipe: Recipe, prepared: Prepared, actor: Network | None = None) -> Network:
+    """The critic with its first weights, beside the actor. It reads the references that the pay-off counts."""
+    return recipe.critic.critic(prepared.alphabet, recipe.seed, recipe.payoff.references, actor)
 
 
 def build_reward(recipe: Recipe, prepared: Prepared, folder: Path | None = None) -> Reward:
@@ -104,6 +104,7 @@ def load_actor(run: Run, prepared: Prepared, device: torch.device | str = "cpu",
 
 def load_critic(run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None) -> Network:
     """The critic of a finished phase, the last one by default."""
-    critic = build_critic(run.recipe, prepared)
+    alone = run.recipe.critic.stands_alone
+    critic = build_critic(run.recipe, prepared, None if alone else load_actor(run, prepared, device, phase))
     critic.load_state_dict(of_network(run.weights(phase), "critic"))
     return critic.to(device).eval()
