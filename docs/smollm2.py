@@ -43,11 +43,11 @@ def main() -> None:
         Critic("critic", 1e-3, **shared, samples=1),
         ActorCritic("erac", 1e-4, **shared, critic_learning_rate=1e-3, tau=0.01),
     ]
-    trained = sc.train(adapters, data, reward=score, algorithm=phases, tokenizer=tokenizer, longest_output=24)
+    given = {"reward": score, "algorithm": phases, "tokenizer": tokenizer, "longest_output": 24}
+    trained = sc.train(adapters, data, critic="shared", **given)  # the critic is a head on the model's own body
     print(trained.translate(ask.format("dog", "river")))
-    print(
-        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.1f} GB at the most; run folder {trained.folder}"
-    )
+    folder = trained.save_pretrained("smollm2-adapters")
+    print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9:.1f} GB at the most; adapters in {folder}")
 
 
 if __name__ == "__main__":

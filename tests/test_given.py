@@ -1,5 +1,7 @@
 """What a user gives to `train`: options, modules, models of transformers, and what was trained already."""
 
+import importlib
+import itertools
 import json
 import random
 from dataclasses import replace
@@ -22,21 +24,25 @@ from transformers import (
 from transformers import PreTrainedTokenizerFast as Tokenizer
 
 import seqcredit as sc
-from seqcredit.algorithms import Critic, Mle
+from seqcredit.algorithms import ActorCritic, Critic, Mle
 from seqcredit.cli import main
+from seqcredit.data.batches import collate
 from seqcredit.data.prepared import Split
 from seqcredit.data.storage import Sequences
 from seqcredit.errors import UserError
+from seqcredit.experiments.build import load_critic
 from seqcredit.experiments.presets import AC, MLE
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.given import _longest, actor_options, as_pretrained, critic_options, is_own
+from seqcredit.inspect.desk import Desk
 from seqcredit.inspect.examiners import load_examiners
 from seqcredit.inspect.subjects import judge_words, typed_batch
 from seqcredit.models.build import LSTM, HuggingFace, Transformer
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.training.weights import INITIAL
 from seqcredit.training.weights import load as weights
+from serving import Served, error
 from tokenizing import learn
 
 # peft asks for what transformers calls otherwise now
@@ -218,6 +224,79 @@ def test_adapters_alone_learn_and_are_saved_as_such_or_merged(tmp_path: Path) ->
     assert (saved["r"], saved["task_type"], saved["inference_mode"]) == (2, "CAUSAL_LM", True)
 
 
+def stopping(after: int) -> Any:
+    """A reward that breaks off after so many calls, as a kill would."""
+    calls = itertools.count()
+
+    def score(texts: list[str], references: list[list[str]]) -> list[float]:
+        if next(calls) == after:
+            raise KeyboardInterrupt
+        pairs = zip(texts, references, strict=True)
+        return [float(len(set(text.split()) & set(known[0].split()))) for text, known in pairs]
+
+    return sc.rewards.TextReward(score, batched=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "tau"), [(llama, 0.0), (t5, 0.04)])
+def test_actor_and_critic_share_a_body(make: Any, tau: float, tmp_path: Path) -> None:
+    """Half the weights; Q learns, the body by the actor alone; a broken run goes on bit for bit, and opens."""
+    read = tokenizer(closes=make is t5)
+    few = {"optimizer": "adam", "batch_size": 20, "updates": 3, "tau": tau, "target_rate": 0.1}
+    phases = [Critic("critic", 0.01, **few), ActorCritic("joint", 0.01, keeps_start=False, **few)]
+    given = {"algorithm": phases, "tokenizer": read, "longest_output": 8, "critic": "shared", "say": None}
+    whole = sc.train(make(len(read)), pairs(60), reward=stopping(-1), out=tmp_path / "whole", **given)
+    with pytest.raises(KeyboardInterrupt):
+        sc.train(make(len(read)), pairs(60), reward=stopping(5), out=tmp_path / "broken", **given)
+    assert not Run.open(tmp_path / "broken").phases_done()[1:]
+    sc.train(make(len(read)), pairs(60), reward=stopping(-1), out=tmp_path / "broken", **given)
+    start, critic, joint = (weights(tmp_path / "whole", name) for name in (INITIAL, "critic", "joint"))
+    assert {key.split(".")[1] for key in critic if key.startswith("critic.")} == {"common", "pointer", "readout"}
+    body = [key for key in start if key.startswith("actor.")]
+    assert all(torch.equal(start[key], critic[key]) for key in body)  # the critic's phase leaves it alone
+    assert any(not torch.equal(start[key], joint[key]) for key in body)
+    assert critic["critic.readout.bias"].abs().max() > 0
+    other = weights(tmp_path / "broken", "joint")
+    assert all(torch.equal(tensor, other[key]) for key, tensor in joint.items())
+    opened = load_critic(whole.run, whole.prepared)
+    batch = collate(whole.prepared.split("valid"), np.array([0]))
+    assert opened.score(opened.read(batch), batch.references[:, 0]).table().abs().max() > 0
+    with pytest.raises(UserError, match="critic is 'shared': give a model; only one of transformers"):
+        sc.train(LSTM(), [("a", "b")] * 40, critic="shared", say=None)
+
+
+@pytest.mark.slow
+def test_prompts_are_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By real requests: it writes, and has credit without references; what has no room is one sentence."""
+    (tmp_path / "brief.py").write_text("def score(text, source):\n    return -abs(len(text) - len(source)) / 10\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    read, model = tokenizer(closes=False), llama(len(tokenizer(closes=False)))
+    model.config.max_position_embeddings = 14
+    few = {"optimizer": "adam", "batch_size": 20, "updates": 2, "tau": 0.04}
+    phases = [Critic("critic", 0.01, **few), ActorCritic("joint", 0.01, keeps_start=False, **few)]
+    given = {"reward": importlib.import_module("brief").score, "algorithm": phases, "critic": "shared"}
+    rows = [{"prompt": hour} for hour in HOURS * 8]
+    trained = sc.train(model, rows, tokenizer=read, longest_output=8, out=tmp_path / "run", say=None, **given)
+    served = Served(Desk(load_examiners([trained.run], trained.prepared, None, "cpu")))
+    try:
+        lines = served.post("/api/grow", run=0, source="two").text.splitlines()
+        words = [json.loads(line)["word"] for line in lines]
+        assert read.convert_tokens_to_string(words[:-1]).split() == str(trained.translate("two")).split()
+        hypothesis = [word for word in words if word != "</s>"]
+        (credit,) = served.post("/api/score", source="two", hypotheses=[hypothesis]).json()["subject"]["credits"]
+        assert {"rewards", "q", "td", "value", "policy", "target"} <= credit.keys()
+        assert "oracle" not in credit
+        assert sum(credit["rewards"]) == credit["scores"][-1] - credit["scores"][0]
+        size = len(read("two two two")["input_ids"])
+        lines = served.post("/api/grow", run=0, source="two two two").text.splitlines()
+        assert len(lines) <= 14 - size + 1
+        for path, more in (("/api/grow", {"run": 0}), ("/api/score", {"hypotheses": [[]]})):
+            answer = served.post(path, source="two " * 30, **more)
+            assert (answer.status_code, "has positions for 14 tokens, and" in error(answer)) == (422, True)
+    finally:
+        served.close()
+
+
 @adapters
 def test_adapters_that_no_run_remembers_are_refused() -> None:
     def made(name: str = "default", **settings: Any) -> Any:
@@ -364,12 +443,15 @@ def test_commands_on_such_a_run(tmp_path: Path, capsys: Any) -> None:
     assert "writes no unknown words: leave out --replace-unknown" in capsys.readouterr().err
 
 
-def test_a_transformer_of_ours_is_trained_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("decoder_only", [False, True])
+def test_a_transformer_of_ours_is_trained_by_name(decoder_only: bool, tmp_path: Path) -> None:
     rows = [(row["source"], row["references"][0]) for row in pairs(200)]
-    small = Transformer(width=16, layers=1, heads=2)
+    small = Transformer(width=16, layers=1, heads=2, decoder_only=decoder_only)
     plan = AC(epochs=1, critic_epochs=1, mle_epochs=2, mle_learning_rate=0.01)
     trained = sc.train(small, rows, algorithm=plan, out=tmp_path / "run", say=None)
-    assert 'kind = "transformer"' in (tmp_path / "run" / "resolved.toml").read_text()
+    written = (tmp_path / "run" / "resolved.toml").read_text()
+    assert 'kind = "transformer"' in written
+    assert f"decoder_only = {str(decoder_only).lower()}" in written
     assert sc.load(tmp_path / "run").translate(HOURS) == trained.translate(HOURS)
 
 

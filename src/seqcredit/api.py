@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from seqcredit.algorithms import Phase
-from seqcredit.data.examples import Row, Tokenizer, examples, have_references, plain_examples, read_rows
+from seqcredit.data.examples import Row, Tokenizer, examples, have_references, plain_examples, read_rows, rows_of
 from seqcredit.data.prepare import prepare
 from seqcredit.data.prepared import Prepared, PrepareOptions
 from seqcredit.data.text import Example
@@ -23,6 +22,7 @@ from seqcredit.experiments.recipe import Recipe, resolved
 from seqcredit.experiments.runs import Run, about_of
 from seqcredit.experiments.start import open_data, open_device
 from seqcredit.given import (
+    AnyCritic,
     Model,
     actor_options,
     check_lengths,
@@ -33,7 +33,7 @@ from seqcredit.given import (
     own_actor,
     without_references,
 )
-from seqcredit.models.build import HuggingFace, Networks
+from seqcredit.models.build import HuggingFace
 from seqcredit.results import evaluate
 from seqcredit.rewards.finished import read_by
 from seqcredit.rewards.metrics import REWARD, Metric
@@ -62,7 +62,7 @@ def train(
     reward: str | Payoff | Reward | Scorer = "bleu",
     algorithm: Plan | Phase | Sequence[Phase] | None = None,
     metric: str | Scorer | None = None,
-    critic: Networks | nn.Module | None = None,
+    critic: AnyCritic = None,
     tokenizer: Tokenizer = str.split,
     min_count: int = 1,
     out: Path | str | None = None,
@@ -82,9 +82,10 @@ def train(
     "rouge-l", "edit", ...), one of `seqcredit.rewards`, or a function of (text, references), (text, source) or (text,
     references, source); it is asked about every prefix. `algorithm`: `ERAC()`, `AC()`, `RAML()`, `VAML()`, `MLE()`
     (default), or phases. `metric`: what the best weights are kept by; BLEU if not given, or the mean of a reward of
-    your own. `critic`: options, or a model of transformers; the actor's architecture if not given. `out`: the run
-    folder; given again, the run is resumed. `shard`: each process of torchrun has a part of every network, not a copy.
-    `report_to`: "tensorboard", "wandb" or "mlflow" get a copy of the log.
+    your own. `critic`: options, a model of transformers, or "shared", a head on the actor's own body for half the
+    memory; the actor's architecture if not given. `out`: the run folder; given again, the run is resumed. `shard`: each
+    process of torchrun has a part of every network, not a copy. `report_to`: "tensorboard", "wandb" or "mlflow" get a
+    copy of the log.
 
     >>> from seqcredit import LSTM
     >>> pairs = [("1 2 3", "one two three"), ("3 1", "three one"), ("2", "two")] * 20
@@ -164,7 +165,7 @@ class _Given(NamedTuple):
 def _rows(data: Data) -> list[Row] | Path:
     """Rows, also those of a file; a prepared folder as it is."""
     if not isinstance(data, Path | str):
-        return list(data)
+        return rows_of(data)
     return read_rows(Path(data)) if Path(data).suffix == ".jsonl" else Path(data)
 
 
@@ -172,7 +173,7 @@ def _open(
     folder: Path,
     recipe: Recipe,
     model: Model | Trained,
-    critic: Networks | nn.Module | None,
+    critic: AnyCritic,
     given: _Given,
     say: Callable[[str], None],
 ) -> tuple[Run, Prepared]:
@@ -214,7 +215,7 @@ def _create(
     folder: Path,
     recipe: Recipe,
     model: Model | Trained,
-    critic: Networks | nn.Module | None,
+    critic: AnyCritic,
     prepared: Prepared,
     data: Path,
 ) -> Run:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # Options, a module, a model of transformers, or a function of the sizes of both vocabularies that makes a module.
 Model = Networks | nn.Module | Callable[[int, int], nn.Module]
+AnyCritic = Networks | nn.Module | Literal["shared"] | None  # "shared": a head on the actor's own body
 COPY = 64  # width of a word's code in a critic
 # Settings of LoRA that make an adapter again, and others that say nothing of what it computes.
 UNSEEN = ("task_type", "base_model_name_or_path", "revision", "inference_mode", "init_lora_weights", "peft_version")
@@ -74,10 +75,15 @@ def _adapters(model: object) -> str:
     return json.dumps({key: plain[key] for key in LORA if key in plain}, sort_keys=True)
 
 
-def critic_options(actor: Networks, critic: Networks | nn.Module | None, references: bool) -> Networks:
+def critic_options(actor: Networks, critic: AnyCritic, references: bool) -> Networks:
     """The options of the critic: those given, else the actor's own architecture. It starts at 0, and it copies."""
     if isinstance(critic, Networks):
         return critic
+    if isinstance(critic, str):
+        made = critic_options(actor, None, references)
+        if critic != "shared" or not isinstance(made, HuggingFace):
+            raise UserError(f"critic is {critic!r}: give a model; only one of transformers can be 'shared' by both.")
+        return replace(made, shared=True)
     if critic is not None:
         known = as_pretrained(critic)
         require(known is not None, "critic must be options, such as LSTM(...), or a model of transformers.")
@@ -114,16 +120,14 @@ def model_tokenizer(
     return ModelTokenizer(tokenizer, alphabet_of(known, tokenizer, chat), chat)
 
 
-def first_weights(
-    model: Model | Trained, critic: Networks | nn.Module | None, recipe: Recipe, prepared: Prepared
-) -> dict[str, Tensor]:
+def first_weights(model: Model | Trained, critic: AnyCritic, recipe: Recipe, prepared: Prepared) -> dict[str, Tensor]:
     """What a run starts from: the actor's weights where it has any, and those of a critic with a trained body."""
     actor = _trained_actor(model, prepared)
     if actor is None:
         return {}
     found = {f"actor.{key}": tensor for key, tensor in actor.state_dict().items()}
     wanted = "critic" in networks_of(recipe.phase) and isinstance(recipe.critic, HuggingFace)
-    own = None if isinstance(critic, Networks) else as_pretrained(critic)
+    own = as_pretrained(critic)
     like_actor = critic is None and isinstance(recipe.actor, HuggingFace)
     if not wanted or not (own or like_actor):
         return found

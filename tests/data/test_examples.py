@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seqcredit.data.examples import examples
+from seqcredit.data.examples import examples, has_chat, have_references, rows_of
 from seqcredit.data.text import Example
 from seqcredit.errors import UserError
 
@@ -42,3 +42,27 @@ def test_what_is_wrong_is_said_with_its_place() -> None:
     for words in (["a b"], [""]):
         with pytest.raises(UserError, match="but a word has no spaces"):
             list(examples([("x", "y")], lambda text, made=words: made))
+
+
+def test_rows_of_datasets() -> None:
+    """A Dataset is a list of rows; all of its splits, or a stream, are one sentence."""
+    datasets = pytest.importorskip("datasets", reason="the package datasets is not installed")
+    known = [{"source": "a b", "references": ["c d", "e"]}, {"source": "f", "references": ["g"]}]
+    made = datasets.Dataset.from_list(known)
+    assert list(examples(rows_of(made))) == [Example("a b", ["c d", "e"]), Example("f", ["g"])]
+    assert list(examples(rows_of(made.select([1])))) == [Example("f", ["g"])]
+    chat = datasets.Dataset.from_list([{"prompt": [{"role": "user", "content": "hi"}]}] * 2)
+    assert has_chat(rows_of(chat))
+    assert not have_references(rows_of(chat))
+    absent = datasets.Dataset.from_list([{"prompt": "a", "reference": None}] * 2)
+    assert not have_references(rows_of(absent))
+    with pytest.raises(UserError, match=r"an IterableDataset, which may have no end: .* list\(data\.take\(10_000\)\)"):
+        rows_of(made.to_iterable_dataset())
+    with pytest.raises(UserError, match=r"data is a dict of train, test: give one of its values, such as data\['tr"):
+        rows_of(datasets.DatasetDict({"train": made, "test": made}))
+
+
+def test_rows_of_other_kinds() -> None:
+    assert rows_of(iter([("a", "b")])) == [("a", "b")]
+    with pytest.raises(UserError, match="data is a dict of source, target: give one of its values"):
+        rows_of({"source": ["a"], "target": ["b"]})  # type: ignore[arg-type]

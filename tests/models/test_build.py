@@ -181,3 +181,21 @@ def test_models_of_hugging_face_are_a_function_of_the_seed() -> None:
     numbers = torch.Generator().manual_seed(1 + CRITICS)
     assert same(critic, Judge(other, options.copy, "references", "own", numbers))
     assert same(critic, options.critic_like(other, 1))
+
+
+def test_a_transformer_of_one_stack() -> None:
+    """An actor has words of its own to read, a critic reads what it writes; pictures are no matter."""
+    options = Transformer(width=8, layers=2, heads=2, decoder_only=True)
+    actor, critic = options.actor(9, WORDS, seed=1), options.critic(WORDS, seed=1)
+    assert actor.decoder_only
+    assert len(actor.encoder) == 0
+    assert actor.source_embedding is not None
+    assert actor.source_embedding.weight.shape == (9, 8)
+    assert critic.body.source_embedding is None
+    assert critic.body.decoder_only
+    tokens = torch.tensor([[2, 3, 0], [4, 0, 0]])
+    assert actor.score(actor.encode(torch.tensor([[8, 3, 0], [2, 0, 0]])), tokens).table().shape == (2, 3, 7)
+    assert critic.score(critic.encode(tokens.unsqueeze(1)), tokens).table().abs().max() == 0
+    assert options.actor(5, WORDS, seed=1, pictures=True).picture is not None
+    assert options.said() == "Transformer, 2 x 8, 2 heads, decoder only"
+    assert [key for key, *_ in differences(options, Transformer(width=8, layers=2, heads=2))] == ["decoder_only"]

@@ -5,7 +5,8 @@ import copy
 import torch
 
 from models.pretrained import SOURCE, V, critic, kinds, policy
-from seqcredit.models.judge import Judge
+from seqcredit.models.critic import update_target
+from seqcredit.models.judge import Borrowed, Judge
 from seqcredit.types import Batch, pad_references
 
 
@@ -81,3 +82,48 @@ def test_what_belongs_to_the_memory_is_made_once() -> None:
     tokens = torch.tensor([[5, 6], [7, 8], [9, 10]])
     expected = judge.score(memory, tokens[[1, 2, 0]]).table()[[2, 0, 1]]
     torch.testing.assert_close(judge.score(chosen, tokens).table(), expected, atol=1e-10, rtol=0)
+
+
+@kinds
+def test_a_head_on_the_actors_own_body(kind: str) -> None:
+    """It says what a critic with a copy of that body says, holds its head alone, and leaves the body as it is."""
+    net = policy(kind)
+    apart = critic(net)
+    shared = Judge(Borrowed(net), copy=4, read="both", generator=torch.Generator().manual_seed(6)).double()
+    references = pad_references([[[5, 6, 7]], [[8, 9]], [[10, 11]]], net.alphabet.eos)
+    batch, tokens = Batch(SOURCE, references), torch.tensor([[5, 6, 7, 8]] * 3)
+    assert torch.equal(shared.score(shared.read(batch), tokens).table(), torch.zeros(3, 4, V).double())
+    head = {key: tensor for key, tensor in apart.state_dict().items() if not key.startswith("body.")}
+    assert shared.state_dict().keys() == head.keys()
+    sizes = [sum(weight.numel() for weight in module.parameters()) for module in (shared, apart, net)]
+    assert sizes[0] == sizes[1] - sizes[2]
+    shared.load_state_dict(head)
+    found = shared.score(shared.read(batch), tokens).table()
+    torch.testing.assert_close(found, apart.score(apart.read(batch), tokens).table(), atol=1e-10, rtol=0)
+    memory = shared.read(batch)
+    scores, state = shared.step(memory, shared.start(memory), None)
+    torch.testing.assert_close(scores.table(), found[:, 0], atol=1e-10, rtol=0)
+    torch.testing.assert_close(shared.step(memory, state, tokens[:, 0])[0].table(), found[:, 1], atol=1e-10, rtol=0)
+    found.square().sum().backward()
+    assert all(weight.grad is not None and weight.grad.abs().max() > 0 for weight in shared.parameters())
+    assert all(weight.grad is None for weight in net.parameters())
+
+
+def test_a_target_is_a_copy_of_the_head_on_the_same_body() -> None:
+    net = policy("llama")
+    judge = Judge(Borrowed(net), copy=4).double()
+    target = copy.deepcopy(judge)
+    with torch.no_grad():
+        judge.common.weight.copy_(torch.arange(16.0))
+        judge.readout.bias.fill_(1.0)
+    batch, tokens = Batch(SOURCE, pad_references([[[5, 6]], [[8]], [[9]]], 2)), torch.tensor([[5, 6]] * 3)
+    assert target.score(target.read(batch), tokens).table().abs().max() == 0  # it stays behind
+    update_target(target, judge, 1.0)
+    before = target.score(target.read(batch), tokens).table()
+    assert torch.equal(before, judge.score(judge.read(batch), tokens).table())
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.mul_(1.5)
+    after = target.score(target.read(batch), tokens).table()
+    assert not torch.allclose(before, after)  # the body is the actor's, and goes with it
+    assert torch.equal(after, judge.score(judge.read(batch), tokens).table())

@@ -23,7 +23,8 @@ PICTURES = torch.randn(4, FEATURES, dtype=torch.float64, generator=generator(7))
 KINDS = {
     "ids": {},
     "pictures": {"source": FEATURES, "pictures": True},
-    "one stack": {"decoder_only": True},
+    "one stack": {"decoder_only": True, "alike": True},
+    "one stack, words of its own": {"decoder_only": True},
     "one stack, pictures": {"source": FEATURES, "pictures": True, "decoder_only": True},
 }
 kinds = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -93,7 +94,7 @@ def plain(net: TransformerNetwork, source: Tensor, tokens: Tensor, kept: Tensor 
     if net.picture is not None:
         read = (weights["picture.weight"] @ source).view(PREFIX, width)
     else:
-        read = weights["embedding.weight" if net.decoder_only else "source_embedding.weight"][source]
+        read = weights["embedding.weight" if net.source_embedding is None else "source_embedding.weight"][source]
     length = len(read)
     words = torch.cat([weights["bos"].unsqueeze(0), weights["embedding.weight"][tokens[:-1]]]) * next(masks)
     if net.decoder_only:
@@ -473,7 +474,7 @@ def test_a_number_stands_for_an_alphabet_of_words() -> None:
     ("options", "says"),
     [
         ({"width": 12, "heads": 4}, "width = 12, heads = 4: choose a width that 2 x heads divides"),
-        ({"alphabet": 7, "decoder_only": True}, "source = 9: one stack reads the 7 ids that it writes, so choose 7"),
+        ({"alphabet": 7, "alike": True}, "source = 9: what reads the 7 ids that it writes has 7"),
     ],
 )
 def test_options_that_no_network_can_have(options, says: str) -> None:

@@ -28,6 +28,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--algorithm", default="erac", choices=ALGORITHMS, help="default: erac")
     about = "only adapters of this rank learn (peft's LoRA); `seqcredit export` writes them as such, or merged"
     parser.add_argument("--lora", type=shared.positive, metavar="RANK", help=about)
+    about = "the critic is a head on the model's own body: half the memory, and its body learns by the actor alone"
+    parser.add_argument("--shared-critic", action="store_true", help=about)
     about = "an option of the algorithm: epochs=3, learning_rate=1e-5, tau=0.02"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
     parser.add_argument(
@@ -67,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
             reward=options.reward,
             algorithm=plan,
             metric=options.metric,
+            critic="shared" if options.shared_critic else None,
             tokenizer=tokenizer,
             out=options.out,
             seed=options.seed,

@@ -1,6 +1,7 @@
 """Examples in memory: dicts, pairs, or rows of a `datasets.Dataset`, checked, and cut into words or left as text."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -41,6 +42,17 @@ def plain_examples(rows: Iterable[Row], tokenizer: ModelTokenizer, name: str = "
         if not isinstance(source, str) and not is_chat(source):
             raise UserError(f"{where}: its source is {source!r}, but it must be text, or messages of a chat.")
         yield Example(tokenizer.prompt(source), references)
+
+
+def rows_of(data: Iterable[Row]) -> list[Row]:
+    """Rows in memory; those of a `datasets.Dataset`, too, but not of all its splits, nor of a stream."""
+    if isinstance(data, Mapping):
+        splits = "give one of its values, such as data['train'], and others as `valid` and `test`."
+        raise UserError(f"data is a dict of {', '.join(map(str, data))}: {splits}")
+    datasets = sys.modules.get("datasets")
+    stream = datasets is not None and isinstance(data, datasets.IterableDataset)
+    require(not stream, "data is an IterableDataset, which may have no end: give list(data.take(10_000)), or so many.")
+    return list(data)
 
 
 def is_chat(source: object) -> TypeGuard[Messages]:
@@ -89,7 +101,7 @@ def _parts(row: Row, where: str) -> tuple[object, list[str]]:
         source, given = row
     else:
         raise UserError(f"{where} is {row!r}: give a dict, or a pair of source and reference.")
-    references = [given] if isinstance(given, str) else given
+    references = [given] if isinstance(given, str) else [] if given is None else given
     if not isinstance(references, Sequence) or not all(isinstance(r, str) for r in references):
         raise UserError(f"{where}: its references are {given!r}, but they must be a text or a list of texts.")
     return source, [str(reference) for reference in references]

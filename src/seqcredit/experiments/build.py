@@ -33,7 +33,7 @@ def task_of(
     """All that a recipe asks for; things of the user's own are looked for in `folder` first, or given."""
     made: dict[str, Network] = {"actor": build_actor(recipe, prepared)}
     if "critic" in networks_of(recipe.phase):
-        made["critic"] = build_critic(recipe, prepared)
+        made["critic"] = build_critic(recipe, prepared, made["actor"])
     reward = reward or build_reward(recipe, prepared, folder)
     metric = metric or build_metric(recipe, prepared, folder)
     how = (recipe.seed, recipe.validation_beam, recipe.longest_output, recipe.on_divergence)
@@ -45,11 +45,11 @@ def build_actor(recipe: Recipe, prepared: Prepared) -> Network:
     return recipe.actor.actor(_source_size(prepared), prepared.alphabet, recipe.seed, prepared.pictures)
 
 
-def build_critic(recipe: Recipe, prepared: Prepared) -> Network:
+def build_critic(recipe: Recipe, prepared: Prepared, actor: Network | None = None) -> Network:
     """The critic with its first weights. It reads the references that the pay-off counts, or what the actor reads."""
     alphabet, seed = prepared.alphabet, recipe.seed
     made = recipe.critic.source_critic(_source_size(prepared), alphabet, seed, prepared.pictures)
-    return made or recipe.critic.critic(alphabet, seed, recipe.payoff.references)
+    return made or recipe.critic.critic(alphabet, seed, recipe.payoff.references, actor)
 
 
 def _source_size(prepared: Prepared) -> int:
@@ -110,7 +110,8 @@ def load_actor(run: Run, prepared: Prepared, device: torch.device | str = "cpu",
 
 def load_critic(run: Run, prepared: Prepared, device: torch.device | str = "cpu", phase: str | None = None) -> Network:
     """The critic of a finished phase, the last one by default."""
-    critic = build_critic(run.recipe, prepared)
+    alone = run.recipe.critic.stands_alone
+    critic = build_critic(run.recipe, prepared, None if alone else load_actor(run, prepared, device, phase))
     put(critic, run.weights(phase), "critic", run.folder)
     return critic.to(device).eval()
 

@@ -177,6 +177,7 @@ def serve(desk: Desk, host: str, port: int, say: Callable[[str], None]) -> None:
     place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         place.bind((host, port))
+        place.listen()  # who reads the line below may ask at once
     except (OSError, OverflowError) as error:
         place.close()
         raise UserError(

@@ -18,6 +18,7 @@ from seqcredit.inspect import page
 from seqcredit.inspect.examiners import Examiner
 from seqcredit.inspect.numbers import judge_tokens
 from seqcredit.inspect.subjects import Subject, reference_ids
+from seqcredit.models.policy import Rows
 from seqcredit.rewards.metrics import sentence_bleu
 from seqcredit.types import UNK, Batch, Json, pad
 
@@ -114,15 +115,16 @@ class Desk:
         """The likeliest word after each other, with its probability, until the end."""
         if asked.run >= len(self.examiners):
             raise UserError(f"run: there is no run {asked.run}, they are 0 to {len(self.examiners) - 1}.")
-        source, prefix = self._source(asked), self._ids(asked.prefix)
-        return self._steps(self.examiners[asked.run], source, prefix)
+        source, prefix, examiner = self._source(asked), self._ids(asked.prefix), self.examiners[asked.run]
+        with self.lock, torch.no_grad():  # now: what cannot be read is said before the answer begins
+            memory = examiner.actor.encode(source)
+        return self._steps(examiner, source, memory, prefix)
 
-    def _steps(self, examiner: Examiner, source: torch.Tensor, prefix: Sequence[int]) -> Iterator[Json]:
+    def _steps(self, examiner: Examiner, source: torch.Tensor, memory: Rows, prefix: Sequence[int]) -> Iterator[Json]:
         actor, words, eos = examiner.actor, self.prepared.target_vocabulary.words, self.prepared.alphabet.eos
         with self.lock, torch.no_grad():  # never across a yield: the next step may run in another thread
-            memory = actor.encode(source)
             state, token = actor.start(memory), None
-        bound = min(examiner.search.bound, WORDS + 1)
+        bound = min(examiner.search.bound, WORDS + 1, examiner.run.recipe.actor.room(source.shape[1]))
         for t in range(bound):
             with self.lock, torch.no_grad():
                 scores, state = actor.step(memory, state, token)
@@ -155,7 +157,9 @@ class Desk:
             with self.lock:
                 judged += judge_tokens(examiner, batch, tokens, [" ".join(said)], [bleu])
         words: page.Words = {}
-        subject = page.packed(Subject(asked.source or "photograph", references, judged), words)
+        subject = page.packed(
+            Subject("photograph" if asked.source is None else asked.source, references, judged), words
+        )
         if asked.picture is not None:
             subject["picture"] = page.thumbnail(io.BytesIO(_decoded(asked.picture)), SIDE)
         return {"subject": subject, "words": list(words), "scales": page.scales(judged)}

@@ -114,7 +114,7 @@ def judge_tokens(
     columns: dict[str, Tensor] = {"logp": chosen(logp, tokens), "entropy": uncertainty}
     lists: dict[str, Sequence[States | None]] = {}
     scores = q = None
-    if batch.references.shape[1]:
+    if batch.references.shape[1] or not examiner.run.recipe.critic.compares:
         scores = scored(examiner.reward, alphabet, tokens, batch)
         rewards = token_rewards(scores)
         later = rewards, uncertainty, tokens, examiner.later_tau
@@ -123,6 +123,7 @@ def judge_tokens(
             q = examiner.critic.score(examiner.critic.read(batch), tokens).table()
             columns |= _judged(examiner, q, logp, rewards, tokens, forced)
             lists["target"] = _best(q, examiner.tau, forced, words, alphabet)
+    if batch.references.shape[1]:
         lists["oracle"] = [
             None if exact is None else _best(exact[None], examiner.tau, stuck[None], words, alphabet)[0]
             for exact, stuck in _exact(examiner, batch.references, tokens)

@@ -1,6 +1,7 @@
 """Networks from options: a class of options for each kind of network, which makes actors and critics."""
 
 import json
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
@@ -11,10 +12,10 @@ from seqcredit.errors import UserError, require
 from seqcredit.models.captioner import Captioner
 from seqcredit.models.critic import Critic
 from seqcredit.models.hub import make_model, policy_of
-from seqcredit.models.huggingface import DecoderOnly, EncoderDecoder
-from seqcredit.models.judge import Judge
+from seqcredit.models.huggingface import DecoderOnly, EncoderDecoder, positions_of
+from seqcredit.models.judge import Borrowed, Judge
 from seqcredit.models.lstm import Seq2Seq
-from seqcredit.models.policy import AnyBody, Network
+from seqcredit.models.policy import AnyBody, Body, Network
 from seqcredit.models.transformer import TransformerNetwork
 from seqcredit.models.twin import Twin
 from seqcredit.options import BELOW_1, EVEN, FROM_0, FROM_1, LAYERS, Options, option
@@ -36,8 +37,10 @@ class Architecture(Options, ABC):
         """An actor with its first weights, a function of the seed: it knows `source` words, or sees such features."""
 
     @abstractmethod
-    def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Network:
-        """A critic with its first weights. It reads the references that the pay-off counts."""
+    def critic(
+        self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own", actor: Network | None = None
+    ) -> Network:
+        """A critic with its first weights. It reads the references that the pay-off counts, and may share the actor."""
 
     @property
     def reads_source(self) -> bool:
@@ -65,6 +68,20 @@ class Architecture(Options, ABC):
     def unfit_actor(self) -> str | None:
         """What only a critic has."""
         return None
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether a critic can be made without the actor that it judges."""
+        return True
+
+    @property
+    def compares(self) -> bool:
+        """Whether a critic looks at references, as almost all do."""
+        return True
+
+    def room(self, source: int) -> int:
+        """Tokens that can be written after so many of a source, eos included."""
+        return sys.maxsize
 
 
 @dataclass(frozen=True)
@@ -109,7 +126,9 @@ class LSTM(Architecture):
         shape = (self.embedding, self.hidden, self.layers)
         return Seq2Seq(source, alphabet, *shape, self.attention, self.input_feeding, self.dropout, generator)
 
-    def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Critic | Twin:
+    def critic(
+        self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own", actor: Network | None = None
+    ) -> Critic | Twin:
         """The paper's critic, or two of them."""
         if self.attention == "none":
             raise UserError("The critic reads the reference: set attention to 'dot' or 'mlp' in [critic].")
@@ -168,6 +187,7 @@ class Transformer(Architecture):
     copy: int = option(64, FROM_0)  # critics: width of a word's code, by which Q speaks of the reference's words
     twin: bool = False  # critics: two of them, of which the lower Q counts
     reads: Literal["references", "source"] = "references"  # critics; one that reads the source can guide a search
+    decoder_only: bool = False  # one stack reads and writes; otherwise an encoder reads and a decoder writes
     kind = "transformer"
 
     def __post_init__(self) -> None:
@@ -182,12 +202,14 @@ class Transformer(Architecture):
         """It reads sentences, or sees pictures."""
         return self._network(source, alphabet, seed, pictures)
 
-    def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Judge | Twin:
+    def critic(
+        self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own", actor: Network | None = None
+    ) -> Judge | Twin:
         """It reads the references."""
 
         def one(more: int) -> Judge:
             generator = Generator().manual_seed(seed + more)
-            body = self._network(alphabet.size, alphabet, seed + more, source_eos=NOTHING)
+            body = self._network(alphabet.size, alphabet, seed + more, False, NOTHING, self.decoder_only)
             return Judge(body, self.copy, references=references, generator=generator)
 
         return Twin(one(CRITICS), one(TWINS)) if self.twin else one(CRITICS)
@@ -202,14 +224,22 @@ class Transformer(Architecture):
         return self.actor(source, alphabet, seed + CRITICS, pictures) if self.reads_source else None
 
     def _network(
-        self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False, source_eos: int = EOS
+        self,
+        source: int,
+        alphabet: Alphabet,
+        seed: int,
+        pictures: bool = False,
+        source_eos: int = EOS,
+        alike: bool = False,
     ) -> TransformerNetwork:
-        shape = (self.width, self.layers, self.heads, self.dropout)
-        return TransformerNetwork(source, alphabet, *shape, Generator().manual_seed(seed), pictures, source_eos)
+        shape, generator = (self.width, self.layers, self.heads, self.dropout), Generator().manual_seed(seed)
+        how = (pictures, source_eos, self.decoder_only, alike)
+        return TransformerNetwork(source, alphabet, *shape, generator, *how)
 
     def said(self) -> str:
         """Its sizes."""
-        return f"Transformer, {self.layers} x {self.width}, {self.heads} heads"
+        stacks = ", decoder only" if self.decoder_only else ""
+        return f"Transformer, {self.layers} x {self.width}, {self.heads} heads{stacks}"
 
 
 @dataclass(frozen=True)
@@ -224,6 +254,7 @@ class HuggingFace(Architecture):
     dropout: float = option(0.0, BELOW_1)  # of what the readout sees; nothing is dropped within the model
     copy: int = option(64, FROM_0)  # critics: width of a word's code, by which Q speaks of the words that it reads
     reads: Literal["source", "references", "both"] = "references"  # critics
+    shared: bool = False  # critics: a head on the actor's own body, which learns from the actor's loss alone
     lora: str = ""  # settings of peft's LoraConfig in a line of JSON: then only adapters learn, and a critic's head
     kind = "huggingface"
 
@@ -243,9 +274,16 @@ class HuggingFace(Architecture):
         )
         return policy_of(make_model(self.config, self.generation, seed, self.lora), alphabet, self.dropout)
 
-    def critic(self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own") -> Judge:
-        """The same body with a head that starts at 0."""
-        return self.critic_like(self.actor(0, alphabet, seed + CRITICS), seed, references)
+    def critic(
+        self, alphabet: Alphabet, seed: int, references: Literal["own", "all"] = "own", actor: Network | None = None
+    ) -> Judge:
+        """The same body, or the actor's own, with a head that starts at 0."""
+        if not self.shared:
+            return self.critic_like(self.actor(0, alphabet, seed + CRITICS), seed, references)
+        body = self.actor(0, alphabet, seed) if actor is None else actor
+        require(isinstance(body, Body), "shared is true in [critic]: the actor must be a model from Hugging Face, too.")
+        assert isinstance(body, Body)
+        return self.critic_like(Borrowed(body), seed, references)
 
     def critic_like(self, body: AnyBody, seed: int, references: Literal["own", "all"] = "own") -> Judge:
         """A critic with a body that knows something already."""
@@ -269,15 +307,32 @@ class HuggingFace(Architecture):
 
     @property
     def positions(self) -> int | None:
-        """How many tokens it has positions for; None where they are relative, and so without a bound."""
-        settings = json.loads(self.config)
-        relative = "relative_attention_num_buckets" in settings
-        return None if relative else settings.get("max_position_embeddings", settings.get("n_positions"))
+        """How many tokens it has positions for; None where there is no bound."""
+        return positions_of(json.loads(self.config))
 
     @property
     def shape(self) -> dict[str, object]:
         """What tells two models apart."""
-        return {"config": self.config, "copy": self.copy, "lora": self.lora}
+        return {"config": self.config, "copy": self.copy, "lora": self.lora, "shared": self.shared}
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether it has a body of its own."""
+        return not self.shared
+
+    @property
+    def compares(self) -> bool:
+        """Where data have no references, it reads the source alone."""
+        return self.reads != "source"
+
+    def room(self, source: int) -> int:
+        """As many as there are positions; eos needs none."""
+        most = sys.maxsize if self.positions is None else self.positions
+        return most - 1 if self.encoder_decoder else most - source + 1
+
+    def unfit_actor(self) -> str | None:
+        """What only a critic has."""
+        return "shared is true, but only a critic has another's body; leave it to [critic]." if self.shared else None
 
 
 Networks = LSTM | Transformer | HuggingFace  # all kinds

@@ -6,7 +6,7 @@ ids and then ABSENT.
 """
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -82,7 +82,7 @@ class Pretrained(Body[N, Cached]):
         super().__init__()
         self.model, self.alphabet, self.dropout = model.eval(), alphabet, dropout
         self._cap: float | None = getattr(model.config, "final_logit_softcapping", None)
-        self._scale = 1.0
+        self._scale, self._most = 1.0, positions_of(model.config.to_dict())
         head = model.get_output_embeddings()
         if not isinstance(head, nn.Linear):
             raise UserError(f"{type(model).__name__} has no linear readout: give a model that predicts tokens.")
@@ -142,6 +142,14 @@ class Pretrained(Body[N, Cached]):
         linear = Linear(features if self._scale == 1 else features * self._scale, self._head.weight, self._bias)
         return linear if self._cap is None else Written(torch.tanh(linear.table() / self._cap) * self._cap)
 
+    def _fit(self, needed: int) -> None:
+        """There must be a position for every token."""
+        require(
+            self._most is None or needed <= self._most,
+            f"{type(self.model).__name__} has positions for {self._most} tokens, and {needed} are needed: give it "
+            "shorter texts, or lower longest_output.",
+        )
+
     def _calibrate(self, features: Tensor, logits: Tensor) -> None:
         """Find the factor between features and readout, by the model's own logits of a few tokens."""
         found, logits = self.scored(features).table().float(), logits.float()
@@ -166,6 +174,7 @@ class EncoderDecoder(Pretrained[Encoded]):
 
     def encode(self, source: Int[Tensor, "B S"]) -> Encoded:
         """Read the source once."""
+        self._fit(source.shape[1])
         mask = source != ABSENT
         ids = source.clamp(min=0)
         read = self.model.get_encoder()(input_ids=ids, attention_mask=mask.long())
@@ -177,6 +186,7 @@ class EncoderDecoder(Pretrained[Encoded]):
         """What the readout sees before each token."""
         begin = torch.tensor(self.begin, device=tokens.device).expand(len(tokens), -1)
         inputs = torch.cat([begin, tokens[:, :-1]], 1)
+        self._fit(inputs.shape[1])
         features = self._run(memory, inputs, None)[:, len(self.begin) - 1 :]
         return features if dropout is None else features * dropout.along(tokens.shape[1])
 
@@ -192,6 +202,7 @@ class EncoderDecoder(Pretrained[Encoded]):
         """What the readout sees after `token`, and the state then."""
         begin = torch.tensor(self.begin, device=memory.ids.device).expand(memory.rows, -1)
         after = state.after(1)
+        self._fit(state.t + len(self.begin))
         features = self._run(memory, begin if token is None else token.unsqueeze(1), after.cache)[:, -1]
         return features if dropout is None else features * dropout, after
 
@@ -277,6 +288,8 @@ class DecoderOnly(Pretrained[Prompt]):
         self, ids: Int[Tensor, "B t"], mask: Bool[Tensor, "B L"], cache: "Cache | None"
     ) -> tuple[Float[Tensor, "B t D"], "Cache"]:
         """The body over some ids, the last t places of the mask, after what the cache holds."""
+        if self._most is not None and mask.shape[1] > self._most:  # it may be padding alone
+            self._fit(int(mask.sum(1).max()))
         places = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         positions = {"position_ids": places} if self._positions else {}
         out = self.model.get_decoder()(
@@ -305,6 +318,14 @@ def _layers(module: nn.Module) -> Iterator[nn.Module]:
     """Those of its stacks."""
     for child in module.children():
         yield from child if isinstance(child, nn.ModuleList) else _layers(child)
+
+
+def positions_of(settings: Mapping[str, object]) -> int | None:
+    """How many tokens a configuration has positions for; None where they are relative, and so without a bound."""
+    if "relative_attention_num_buckets" in settings:
+        return None
+    found = settings.get("max_position_embeddings", settings.get("n_positions"))
+    return found if isinstance(found, int) else None
 
 
 def _ties(module: nn.Module, prefix: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A critic of any body: what reads and writes is another model's, and a head of its own, which starts at 0, gives Q."""
+"""A critic of any body, its own or the actor's: a model reads and writes, and a head, which starts at 0, gives Q."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from seqcredit.models.critic import codes
-from seqcredit.models.policy import AnyBody, Dropout, Linear, Policy, Reading, Rows
+from seqcredit.models.policy import AnyBody, Dropout, Linear, Policy, Reading, Rows, Scores
 from seqcredit.types import ABSENT, Batch, token_mask
 
 Reads = Literal["source", "references", "both"]
@@ -118,6 +118,54 @@ class Judge(Policy[Judged, Rows]):
         places = torch.bmm(self.pointer(features), memory.states.transpose(1, 2)) / self.body.width**0.5  # (B, T, S)
         copied = torch.bmm(places, memory.codes)
         return Linear(torch.cat([features, copied], -1), memory.weight, memory.bias)
+
+
+class Borrowed(AnyBody):
+    """The body of an actor, for a critic that has a head of its own and no other weights.
+
+    The body learns from the actor's loss alone, and the head from states that it takes as they are: were both losses to
+    move it, errors of Q would move the policy, whatever the actor's own rate and bounds are. The weights stay the
+    actor's: they are not counted, saved or copied here, and a target network is a copy of the head on the same body.
+    """
+
+    def __init__(self, owner: AnyBody) -> None:
+        super().__init__()
+        self.alphabet, self._owner = owner.alphabet, (owner,)  # torch does not look into a tuple
+
+    def __deepcopy__(self, _: object) -> "Borrowed":
+        return Borrowed(self._owner[0])
+
+    @property
+    def width(self) -> int:
+        """Of features."""
+        return self._owner[0].width
+
+    @torch.no_grad()
+    def encode(self, source: Tensor) -> Reading:
+        """As the owner reads."""
+        return self._owner[0].encode(source)
+
+    @torch.no_grad()
+    def hidden(
+        self, memory: Reading, tokens: Int[Tensor, "B T"], dropout: Dropout | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """The owner's features, of which nothing is dropped."""
+        return self._owner[0].hidden(memory, tokens)
+
+    def start(self, memory: Reading) -> Rows:
+        """Before the first token."""
+        return self._owner[0].start(memory)
+
+    @torch.no_grad()
+    def advance(
+        self, memory: Reading, state: Rows, token: Int[Tensor, " B"] | None, dropout: Tensor | None = None
+    ) -> tuple[Float[Tensor, "B D"], Rows]:
+        """The owner's features after a token."""
+        return self._owner[0].advance(memory, state, token)
+
+    def scored(self, features: Float[Tensor, "*B D"]) -> Scores:
+        """What the owner would say."""
+        return self._owner[0].scored(features)
 
 
 def _normed(features: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:

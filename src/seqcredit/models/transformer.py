@@ -48,7 +48,7 @@ class TransformerNetwork(Body[Source, Past]):
 
     `source` is the number of source ids, or the width of the features. Ids after the first `source_eos` are padding,
     and so is ABSENT. A picture is projected into a few states, without an encoder. With `decoder_only` the source
-    stands before the tokens in one stack, where its places see each other, and has the embedding of the tokens.
+    stands before the tokens in one stack, where its places see each other. With `alike` it has the tokens' embedding.
 
     Dropout is in the caller's hands: `drop` draws it, `score` and `step` take it, so that sampling and the gradient see
     the same network. It falls on the words and on every part of the decoder's layers; there is none in reading.
@@ -66,18 +66,18 @@ class TransformerNetwork(Body[Source, Past]):
         pictures: bool = False,
         source_eos: int = EOS,
         decoder_only: bool = False,
+        alike: bool = False,
     ) -> None:
         super().__init__()
         self.alphabet = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
         size = self.alphabet.size
         require(width % (2 * heads) == 0, f"width = {width}, heads = {heads}: choose a width that 2 x heads divides")
-        shared = pictures or not decoder_only or source == size
-        require(shared, f"source = {source}: one stack reads the {size} ids that it writes, so choose {size}")
+        require(not alike or source == size, f"source = {source}: what reads the {size} ids that it writes has {size}")
         self.head, self.dropout, self.source_eos, self.decoder_only = width // heads, dropout, source_eos, decoder_only
         self.drops, self.recomputes = 1 + layers * (2 if decoder_only else 3), False  # parts that have dropout
         apart = not (pictures or decoder_only)
         self.picture = nn.Linear(source, PREFIX * width, bias=False) if pictures else None
-        self.source_embedding = nn.Embedding(source, width) if apart else None
+        self.source_embedding = None if pictures or alike else nn.Embedding(source, width)
         self.encoder = nn.ModuleList(Layer(width, heads) for _ in range(layers if apart else 0))
         self.source_norm = None if decoder_only else nn.LayerNorm(width, bias=False)
         self.embedding = nn.Embedding(size, width)
