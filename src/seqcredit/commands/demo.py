@@ -38,11 +38,11 @@ one. MLE takes that word and is wrong more often than not. Which algorithms find
 }
 LEARNS = {
     "mle": "the reference's next word; the others are compared with it",
-    "mle-continued": "the same for longer: is it only the time?",
+    "mle-continued": "as MLE does, for longer: is it only the time?",
     "raml": "sentences near the reference too, the nearer the more",
     "vaml": "a target for every word, from a Q that is learned first",
     "ac": "from its own samples: a critic says what each word was worth",
-    "erac": "the same, and is paid for staying undecided",
+    "erac": "as AC does, and is paid for staying undecided too",
 }
 WHY_VAML = """\
 VAML is below MLE here because its targets are only as good as the Q that it learned, which is still far from the exact
@@ -160,14 +160,11 @@ class Progress:
 
 
 def _place(log: Path) -> str:
-    """The phase and the epoch that the last whole line of a log tells of, if there is one."""
-    import json
+    """The phase and the epoch that the log speaks of last, if it does yet."""
+    import re
 
-    try:
-        last = json.loads(log.read_text().splitlines()[-1])
-    except (OSError, IndexError, ValueError):
-        return ""
-    return f", {last['phase']} epoch {last['epoch']}" if "epoch" in last else ""
+    found = re.findall(r'"phase": "(\w+)", "epoch": (\d+)', log.read_text()) if log.exists() else []
+    return f", {found[-1][0]} epoch {found[-1][1]}" if found else ""
 
 
 def compare(out: Path, progress: Progress, task: str, size: Size, only: Sequence[str]) -> "Table":
