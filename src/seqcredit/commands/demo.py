@@ -45,8 +45,8 @@ LEARNS = {
     "erac": "as AC does, and is paid for staying undecided too",
 }
 WHY_VAML = """\
-VAML is below MLE here because its targets are only as good as the Q that it learned, which is still far from the exact
-one (next line). With an exact Q it comes up to RAML, not above it: docs/results/cmudict.md.\
+VAML is below RAML: its targets are only as good as the Q that it learned, which is still far from the exact one (next
+line). With an exact Q it came up to RAML on real data, not above it: docs/results/cmudict.md.\
 """
 
 
@@ -264,8 +264,8 @@ def table(out: Path, names: Sequence[str] = ROWS) -> "Table":
 
 def remarks(out: Path, sentences: int) -> Iterator[str]:
     """What the table does not say by itself, and how good the learned Q are."""
-    there = [name for name in ("mle", "vaml") if (out / name / "result.json").exists()]
-    if len(there) == 2 and read(out, "vaml")["bleu"] < read(out, "mle")["bleu"]:
+    there = [name for name in ("raml", "vaml") if (out / name / "result.json").exists()]
+    if len(there) == 2 and read(out, "vaml")["bleu"] < read(out, "raml")["bleu"]:
         yield WHY_VAML
     yield from credit_lines(out, sentences)
 
