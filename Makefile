@@ -31,7 +31,7 @@ docs: $(STAMP)
 	$(BIN)/python docs/make.py
 
 site: $(STAMP) # docs/site/index.html; needs no network
-	$(BIN)/python -m sphinx -q -W --keep-going -d docs/site/.trees docs docs/site
+	$(BIN)/python -m sphinx -q -W --keep-going -d build/site docs docs/site
 
 pictures: $(STAMP) # after `make demo`
 	$(BIN)/python docs/pictures.py

@@ -39,15 +39,15 @@ one. MLE takes that word and is wrong more often than not. Which algorithms find
 }
 LEARNS = {
     "mle": "the reference's next word; the others are compared with it",
-    "mle-continued": "the same for longer: is it only the time?",
+    "mle-continued": "as MLE does, for longer: is it only the time?",
     "raml": "sentences near the reference too, the nearer the more",
     "vaml": "a target for every word, from a Q that is learned first",
     "ac": "from its own samples: a critic says what each word was worth",
-    "erac": "the same, and is paid for staying undecided",
+    "erac": "as AC does, and is paid for staying undecided too",
 }
 WHY_VAML = """\
-VAML is below MLE here because its targets are only as good as the Q that it learned, which is still far from the exact
-one (next line). With an exact Q it comes up to RAML, not above it: docs/results/cmudict.md.\
+VAML is below RAML: its targets are only as good as the Q that it learned, which is still far from the exact one (next
+line). With an exact Q it came up to RAML on real data, not above it: docs/results/cmudict.md.\
 """
 
 
@@ -161,14 +161,11 @@ class Progress:
 
 
 def _place(log: Path) -> str:
-    """The phase and the epoch that the last whole line of a log tells of, if there is one."""
-    import json
+    """The phase and the epoch that the log speaks of last, if it does yet."""
+    import re
 
-    try:
-        last = json.loads(log.read_text().splitlines()[-1])
-    except (OSError, IndexError, ValueError):
-        return ""
-    return f", {last['phase']} epoch {last['epoch']}" if "epoch" in last else ""
+    found = re.findall(r'"phase": "(\w+)", "epoch": (\d+)', log.read_text()) if log.exists() else []
+    return f", {found[-1][0]} epoch {found[-1][1]}" if found else ""
 
 
 def compare(out: Path, progress: Progress, task: str, size: Size, only: Sequence[str]) -> "Table":
@@ -268,8 +265,8 @@ def table(out: Path, names: Sequence[str] = ROWS) -> "Table":
 
 def remarks(out: Path, sentences: int) -> Iterator[str]:
     """What the table does not say by itself, and how good the learned Q are."""
-    there = [name for name in ("mle", "vaml") if (out / name / "result.json").exists()]
-    if len(there) == 2 and read(out, "vaml")["bleu"] < read(out, "mle")["bleu"]:
+    there = [name for name in ("raml", "vaml") if (out / name / "result.json").exists()]
+    if len(there) == 2 and read(out, "vaml")["bleu"] < read(out, "raml")["bleu"]:
         yield WHY_VAML
     yield from credit_lines(out, sentences)
 
