@@ -1,14 +1,15 @@
-"""A key-value cache of transformers, as rows that a search may select, and that stay as they are while it goes on."""
+"""What models of Hugging Face hand over: sources that were read, and key-value caches as rows that a search selects."""
 
 import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seqcredit.errors import UserError
+from seqcredit.models.policy import Tensors
 
 if TYPE_CHECKING:
     from transformers import Cache
@@ -42,6 +43,51 @@ class Cached:
     def after(self, tokens: int) -> "Cached":
         """A copy to go on with, which will be so many tokens longer."""
         return Cached(_copied(self.cache), self.rows, self.t + tokens)
+
+
+@dataclass(frozen=True)
+class Encoded(Tensors):
+    """A source that an encoder has read."""
+
+    states: Float[Tensor, "B S D"]
+    mask: Bool[Tensor, "B S"]  # False on padding
+    ids: Int[Tensor, "B S"]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A source that a decoder has read, padded on the left, so that what follows comes right after it."""
+
+    source: Encoded
+    cached: Cached
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.source.rows
+
+    @property
+    def states(self) -> Float[Tensor, "B S D"]:
+        """Of all places."""
+        return self.source.states
+
+    @property
+    def mask(self) -> Bool[Tensor, "B S"]:
+        """False on padding."""
+        return self.source.mask
+
+    @property
+    def ids(self) -> Int[Tensor, "B S"]:
+        """What was read."""
+        return self.source.ids
+
+    def select(self, index: Int[Tensor, " N"]) -> "Prompt":
+        """The rows at `index`, in its order."""
+        return Prompt(self.source.select(index), self.cached.select(index))
+
+    def join(self, other: "Prompt") -> "Prompt":
+        """These rows, then others."""
+        return Prompt(self.source.join(other.source), self.cached.join(other.cached))
 
 
 def _copied(cache: "Cache") -> "Cache":

@@ -7,7 +7,6 @@ ids and then ABSENT.
 
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,59 +16,14 @@ from torch import Tensor, nn
 
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError, require
-from seqcredit.models.cache import Cached
-from seqcredit.models.policy import Body, Dropout, Linear, N, Scores, Tensors, Written, recomputed
+from seqcredit.models.cache import Cached, Encoded, Prompt
+from seqcredit.models.policy import Body, Dropout, Linear, N, Scores, Written, recomputed
 from seqcredit.types import ABSENT, Alphabet
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
 
 CLOSE, TINY = 1e-3, 1e-30  # how far the readout may be from the model's own logits, relative to these
-
-
-@dataclass(frozen=True)
-class Encoded(Tensors):
-    """A source that an encoder has read."""
-
-    states: Float[Tensor, "B S D"]
-    mask: Bool[Tensor, "B S"]  # False on padding
-    ids: Int[Tensor, "B S"]
-
-
-@dataclass(frozen=True)
-class Prompt:
-    """A source that a decoder has read, padded on the left, so that what follows comes right after it."""
-
-    source: Encoded
-    cached: Cached
-
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        return self.source.rows
-
-    @property
-    def states(self) -> Float[Tensor, "B S D"]:
-        """Of all places."""
-        return self.source.states
-
-    @property
-    def mask(self) -> Bool[Tensor, "B S"]:
-        """False on padding."""
-        return self.source.mask
-
-    @property
-    def ids(self) -> Int[Tensor, "B S"]:
-        """What was read."""
-        return self.source.ids
-
-    def select(self, index: Int[Tensor, " N"]) -> "Prompt":
-        """The rows at `index`, in its order."""
-        return Prompt(self.source.select(index), self.cached.select(index))
-
-    def join(self, other: "Prompt") -> "Prompt":
-        """These rows, then others."""
-        return Prompt(self.source.join(other.source), self.cached.join(other.cached))
 
 
 P = TypeVar("P", bound="Pretrained[Encoded] | Pretrained[Prompt]")
