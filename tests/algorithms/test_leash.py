@@ -74,13 +74,15 @@ def test_a_critic_learns_what_a_leash_takes_off_the_rewards(monkeypatch: pytest.
     monkeypatch.setattr("seqcredit.algorithms.erac.token_rewards", watching)
     run(ActorCritic("ac", 0.1, **settings), nets)
     held = run(ActorCritic("ac", 0.1, leash=LEASH, leash_form="reward", **settings), nets)
-    free_scores, *_, held_scores = seen
+    free_scores, _, *held_scores = seen
+    assert len(held_scores) == 2  # for the targets, and for what really followed
     bound = BATCH.references.shape[-1] - 1 + 10
     tokens = drawn(nets, bound)
     here, there = (net.score(net.encode(BATCH.source), tokens).table().log_softmax(-1) for net in nets[::3])
     real = token_mask(tokens) & ~at_bound(tokens, bound)
     apart = (chosen(here, tokens) - chosen(there, tokens)).masked_fill(~real, 0).detach()
-    torch.testing.assert_close(free_scores.diff(dim=1) - held_scores.diff(dim=1), LEASH * apart, rtol=1e-4, atol=1e-5)
+    for scores in held_scores:
+        torch.testing.assert_close(free_scores.diff(dim=1) - scores.diff(dim=1), LEASH * apart, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(held.sums["drift"][0], apart.sum())
 
 
