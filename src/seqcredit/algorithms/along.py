@@ -108,7 +108,7 @@ def log_likelihood(actor: Along, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B
 
 
 def through(sides: Sequence[tuple[Along, Tensor]], loss: Callable[[Sequence[Tensor]], Tensor]) -> Float[Tensor, ""]:
-    """Any function of log pi of the tokens of some sequences.
+    """A loss that is a function of log pi of the tokens of some sequences.
 
     Fused: first the numbers, which tell what each token counts for, then the gradient of the tokens so weighed.
     """

@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -45,7 +44,7 @@ def growing_array(path: Path, dtype: np.dtype[np.generic]) -> Iterator[Extend]:
         file.write(npy_header(dtype, (length,)))
 
 
-def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+def npy_header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
     """What a .npy file begins with; numpy leaves room for the first axis to grow, so its length is always the same."""
     buffer = io.BytesIO()
     npy.write_array_header_1_0(buffer, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
@@ -118,7 +117,7 @@ def with_suffix(stem: Path, suffix: str) -> Path:
     return stem.with_name(f"{stem.name}.{suffix}")
 
 
-def open_array(path: Path) -> NDArray[Any]:
+def open_array(path: Path) -> NDArray[np.generic]:
     """An array on disk, mapped into memory."""
     # Of a damaged header numpy says almost anything: it reads it as Python.
     with in_words(Exception, f"{path} is missing or damaged: prepare the data again."):
