@@ -1,7 +1,6 @@
 """`seqcredit inspect`: the credit page."""
 
 import argparse
-import webbrowser
 from pathlib import Path
 
 from seqcredit.commands import shared
@@ -28,6 +27,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Judge the examples, and write the page."""
+    import webbrowser
+
     from seqcredit.inspect import page
     from seqcredit.inspect.subjects import inspect_split, inspect_typed
 
