@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
@@ -117,7 +118,7 @@ def with_suffix(stem: Path, suffix: str) -> Path:
     return stem.with_name(f"{stem.name}.{suffix}")
 
 
-def open_array(path: Path) -> NDArray[np.generic]:
+def open_array(path: Path) -> NDArray[Any]:
     """An array on disk, mapped into memory."""
     # Of a damaged header numpy says almost anything: it reads it as Python.
     with in_words(Exception, f"{path} is missing or damaged: prepare the data again."):
