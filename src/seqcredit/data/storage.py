@@ -45,7 +45,7 @@ def growing_array(path: Path, dtype: np.dtype[np.generic]) -> Iterator[Extend]:
         file.write(npy_header(dtype, (length,)))
 
 
-def npy_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+def npy_header(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> bytes:
     """What a .npy file begins with; numpy leaves room for the first axis to grow, so its length is always the same."""
     buffer = io.BytesIO()
     npy.write_array_header_1_0(buffer, {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape})
