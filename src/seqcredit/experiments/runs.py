@@ -183,7 +183,14 @@ def commit() -> str:
 
     def git(*words: str) -> str:
         try:
-            done = subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=False, timeout=10)
+            done = subprocess.run(
+                ["git", "--no-optional-locks", *words],
+                cwd=here,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=10,
+            )
         except (OSError, subprocess.TimeoutExpired):
             return ""
         return done.stdout.strip() if done.returncode == 0 else ""

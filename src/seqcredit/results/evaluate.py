@@ -304,7 +304,7 @@ def validation(entries: Sequence[Json]) -> dict[str, float | None]:
 
 def seconds(entries: Sequence[Json]) -> float:
     """From the first line of a log to the last; pauses between stop and resume count."""
-    return round(entries[-1]["time"] - entries[0]["time"], 1) if entries else 0.0
+    return round(entries[-1].get("time", 0.0) - entries[0].get("time", 0.0), 1) if entries else 0.0
 
 
 def peak_memory() -> float:

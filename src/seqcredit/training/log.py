@@ -36,7 +36,7 @@ class Entry(TypedDict, total=False):
     event: Required[str]
     phase: Required[str]
     updates: Required[int]
-    time: Required[float]
+    time: float
     epoch: int
     best: float | None
     rate: float
@@ -104,7 +104,7 @@ def _entry(path: Path, number: int, line: bytes) -> Json:
     damaged = f"{path}, line {number}, is damaged: `seqcredit resume` the run to mend it."
     with in_words(UserError, damaged):
         entry = parse_json(line, Entry, "it", "")
-    require(entry["updates"] >= 0 and math.isfinite(entry["time"]), damaged)
+    require(entry["updates"] >= 0 and math.isfinite(entry.get("time", 0.0)), damaged)
     return entry
 
 
