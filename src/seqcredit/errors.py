@@ -30,6 +30,9 @@ def in_words(kinds: type[E] | tuple[type[E], ...], sentence: str | Callable[[E],
     try:
         yield
     except kinds as error:
+        asked = kinds if isinstance(kinds, tuple) else (kinds,)
+        if isinstance(error, UserError) and UserError not in asked:
+            raise  # it is in words already
         raise UserError(sentence if isinstance(sentence, str) else sentence(error)) from error
 
 

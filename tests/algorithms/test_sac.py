@@ -91,7 +91,7 @@ def run_with(phase: Sac, nets: Models) -> Outcome:
 
 
 def test_its_settings() -> None:
-    with pytest.raises(UserError, match=r"^Sac: tau is 0, but a temperature that is learned starts above 0\.$"):
+    with pytest.raises(UserError, match=r"^Sac: tau is 0\.0, but it must be above 0 and finite\.$"):
         Sac("sac", 0.1, tau=0.0)
     phase = Sac("sac", 0.1, critic_learning_rate=0.2, tau_learning_rate=0.3)
     assert [phase.rate(name) for name in phase.trains] == [0.1, 0.2, 0.3]

@@ -44,8 +44,8 @@ CASES: dict[str, list[tuple[str, str]]] = {
         ("demo/mle --data DATA --device nan", "--device nan: torch finds no such device here"),
         ("demo/mle --data DATA --device meta", "--device meta: torch finds no such device here"),
         ("demo/mle --data DATA --device cuda:99", "--device cuda:99: torch finds no such device here"),
-        ("demo/mle --data DATA --seed x", "--seed: invalid int value: 'x'"),
-        ("demo/mle --data DATA --seed -1", "seed is -1"),
+        ("demo/mle --data DATA --seed x", "--seed: 'x' is not a seed"),
+        ("demo/mle --data DATA --seed -1", "--seed: '-1' is not a seed"),
         ("demo/mle --data DATA --until x", "has no phase 'x'"),
     ],
     "tune": [

@@ -1,5 +1,6 @@
 """Learning tests on the built-in data, and the demo's own table."""
 
+import argparse
 import json
 import re
 import time
@@ -105,7 +106,8 @@ def test_progress_tells_what_is_being_trained_where_there_is_no_terminal(tmp_pat
 def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("mine")
     with pytest.raises(UserError, match="is there already"):
-        demo.compare(tmp_path, demo.Progress(tmp_path), "translation", demo.QUICK["translation"], ["mle"])
+        demo.run(argparse.Namespace(task="translation", out=tmp_path, only=["mle"], quick=True))
+    assert [path.name for path in tmp_path.iterdir()] == ["something"]
 
 
 def test_what_to_run_next_is_there() -> None:

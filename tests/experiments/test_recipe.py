@@ -324,6 +324,39 @@ INTERVALS["phase.grpo"] = {
 }
 INTERVALS["phase.scheduled_sampling"] = {**EVERY_PHASE, "pace": ABOVE_0, "most": SHARE}
 INTERVALS["phase.ocd"] = {**INTERVALS["phase.reinforce"], "tau": NOT_NEGATIVE, "weight": NOT_NEGATIVE}
+LEARNED_CRITIC = {"critic_learning_rate": NOT_NEGATIVE, "critic_clip": ABOVE_0}
+INTERVALS["phase.a2c"] = {
+    **INTERVALS["phase.reinforce"],
+    **LEARNED_CRITIC,
+    "trace": SHARE,
+    "steps": FROM_0,
+    "critic_first": FROM_0,
+}
+INTERVALS["phase.sac"] = {
+    **INTERVALS["phase.actor_critic"],
+    "tau": ABOVE_0,
+    "entropy_target": NOT_NEGATIVE,
+    "tau_learning_rate": ABOVE_0,
+}
+INTERVALS["phase.pcl"] = {
+    **INTERVALS["phase.reinforce"],
+    "tau": ABOVE_0,
+    "steps": FROM_0,
+    "off_policy": FROM_0,
+    "longest": FROM_1,
+    "value_learning_rate": NOT_NEGATIVE,
+}
+GROWING = ("0 or more", ["0", "2"], ["-1"])  # 1 is refused too, by what goes together
+INTERVALS["phase.bso"] = {**EVERY_PHASE, "width": FROM_2, "first_width": GROWING, "margin": NOT_NEGATIVE}
+INTERVALS["phase.professor_forcing"] = {
+    **INTERVALS["phase.reinforce"],
+    "mle_weight": ABOVE_0,
+    "weight": NOT_NEGATIVE,
+    "enough": SHARE,
+    "too_much": SHARE,
+    "hidden": EVEN,
+    "discriminator_learning_rate": NOT_NEGATIVE,
+}
 KINDS: dict[str, type] = {"": Recipe, "payoff": Payoff, "actor": LSTM, "critic": LSTM} | {
     f"phase.{k}": v for k, v in ALGORITHMS.items()
 }
@@ -464,7 +497,7 @@ def test_recipes_that_come_along_are_found_by_their_names(short: Path) -> None:
     assert {found(Path(name)) for name in ("demo/mle", "demo/mle.toml", "recipes/demo/mle.toml")} == {ours}
     assert found(short) == short
     for path in (Path("demo/../demo/mle"), Path("demo"), Path("recipes/demo"), short.with_suffix(""), Path("mle")):
-        assert complaint_of_load(path) == f"There is no recipe {path}; `seqcredit recipes` lists those that come along."
+        assert complaint_of_load(path) == f"There is no recipe {path}; `seqcredit recipes` lists the built-in ones."
 
 
 def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
@@ -636,7 +669,8 @@ def test_tau_with_input_feeding(objective: str, fidelity: str, tau: float) -> No
 def test_every_key_that_fidelity_fills_is_in_the_rows() -> None:
     tested = {(objective, key) for objective, key, *_ in ROWS}
     filled = {(o, k) for o, kind in ALGORITHMS.items() for fidelity in FIDELITIES for k in presets(kind, fidelity)}
-    assert {(o.removesuffix("_exact"), k) for o, k in filled} <= tested  # an exact VAML is filled as VAML
+    like = {"vaml_exact": "vaml", "sac": "actor_critic"}  # is filled as
+    assert {(like.get(o, o), k) for o, k in filled} <= tested
     assert len(filled) > 15
     assert FIDELITIES == ("default", "paper", "released")
 

@@ -43,6 +43,8 @@ def test_the_other_process_ends_within_a_minute(dies: int, data: Path, tmp_path:
         for process in both:
             process.kill()
             process.wait()
+            assert process.stderr is not None
+            process.stderr.close()
     assert both[1 - dies].returncode == 2
     assert "seqcredit: Another process of this training has ended: look at what it said, then resume the run." in said
     assert "Traceback" not in said

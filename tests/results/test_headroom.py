@@ -14,6 +14,7 @@ from torch import nn
 
 from sample_runs import Shown
 from seqcredit.data.batches import collate
+from seqcredit.data.reading import signed
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import load_actor
 from seqcredit.experiments.runs import Run
@@ -203,7 +204,8 @@ def test_from_runs_to_a_table_of_cells(asked: Path, run: Callable[..., Done]) ->
 @pytest.mark.slow
 def test_runs_that_do_not_belong_together_are_refused_at_once(asked: Path, run: Callable[..., Done]) -> None:
     result = json.loads((asked / "run2" / "result.json").read_text())
-    (asked / "run2" / "result.json").write_text(json.dumps({**result, "vocabularies": {"source": "x", "target": "y"}}))
+    other = signed({**result, "vocabularies": {"source": "x", "target": "y"}})
+    (asked / "run2" / "result.json").write_text(json.dumps(other))
     (asked / "run1" / "headroom.json").unlink()
     done = run("headroom", asked / "run1", asked / "run2")
     assert done.returncode == 2

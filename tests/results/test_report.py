@@ -607,7 +607,10 @@ def test_a_command_with_backticks_stays_in_its_block(home: Path) -> None:
             "[[section]]\ntitle = 'A'\ncells = ['cells']\nmetric = 'edit'",
             "section 'A': {home}/cells/ac-1.json has kept no",
         ),
-        ("[[section]]\ntitle = 'A'\ncells = ['cells', 'broken']", "section 'A': {home}/broken/x-1.json cannot be read"),
+        (
+            "[[section]]\ntitle = 'A'\ncells = ['cells', 'broken']",
+            "section 'A': {home}/broken/x-1.json is damaged, it is not JSON",
+        ),
         ("[[section]]\ntitle = 'A'\ncells = ['cells', 'counts']", "section 'A': {home}/counts/y-1.counts.gz does not"),
         ("[[page]]\ntext = ''", "page 1 has no title"),
         ("[[page]]\ntitle = 'A'\n[[page]]\ntitle = 'a'", "two pages 'a'"),
@@ -632,4 +635,4 @@ def test_what_cannot_be_reported_is_said(toml: str | None, said: str, home: Path
 def test_a_page_that_cannot_be_written(home: Path, capsys) -> None:
     (home / "file").write_text("")
     assert command(write(home, "text = 'x'"), "--out", home / "file" / "PAGE.md") == 2
-    assert "cannot be written" in capsys.readouterr().err
+    assert f"{home / 'file'} is not a folder" in capsys.readouterr().err

@@ -135,8 +135,10 @@ def test_every_phase_is_logged_and_kept(finished: Run) -> None:
 
 
 def test_a_phase_says_what_it_is_about_to_do(data: Path, prepared: Prepared, tmp_path: Path) -> None:
-    made = trainer(make(tmp_path / "run", data), prepared)
-    plan = made._plan(made.phase)
+    said: list[str] = []
+    made = trainer(make(tmp_path / "run", data), prepared, said.append)
+    made._begin_phase()
+    (plan,) = said
     assert plan.startswith("mle: at most 2 epochs of 8 updates, sgd 0.5, batches of 30 with ")
     share = float(plan.split(" with ")[1].removesuffix("% padding"))
     assert 0 < share < 40

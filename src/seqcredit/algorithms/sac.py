@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from seqcredit.algorithms.erac import ActorCritic
 from seqcredit.algorithms.phase import Models, Outcome, Progress
 from seqcredit.draws import Noise
-from seqcredit.errors import require
 from seqcredit.models.policy import Network
 from seqcredit.options import ABOVE_0, NOT_NEGATIVE, option
 from seqcredit.types import Batch, Reward
@@ -39,12 +38,9 @@ class Sac(ActorCritic):
 
     trains: ClassVar[tuple[str, ...]] = ("actor", "critic", "temperature")
 
+    tau: float = option(0.04, ABOVE_0)  # the first temperature
     entropy_target: float = option(1.0, NOT_NEGATIVE)  # nats that a state is to have on average
     tau_learning_rate: float = option(0.001, ABOVE_0)  # of its logarithm; it never decays
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.tau > 0, "Sac: tau is 0, but a temperature that is learned starts above 0.")
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """ERAC's at the present temperature, and tau (H(pi) - the entropy wanted) for that."""

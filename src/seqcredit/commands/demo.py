@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from seqcredit.commands import shared
-from seqcredit.errors import UserError, require
+from seqcredit.errors import require
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -109,6 +109,8 @@ def run(options: argparse.Namespace) -> int:
     other = [name for name in names if name not in size.changes]
     require(not other, f"--quick trains {', '.join(size.changes)}: leave out --only {' '.join(other)}.")
     out = options.out or Path("runs") / (RECIPES[options.task] + ("-quick" if options.quick else ""))
+    taken = out.exists() and any(out.iterdir())
+    require(not taken, f"{out} is there already; remove it, or choose another folder with --out.")
     print(STORY[options.task])
     for name in (name for name in ROWS if name == FIRST or name in names):
         print(f"  {name:14} learns {LEARNS[name]}")
@@ -172,8 +174,6 @@ def compare(out: Path, progress: Progress, task: str, size: Size, only: Sequence
     """Make the data, train the recipes of the task's demo, MLE among them, and compare them on the test set."""
     from concurrent.futures import ThreadPoolExecutor
 
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} is there already; remove it, or choose another folder with --out.")
     started, names = time.monotonic(), [name for name in ROWS if name == FIRST or name in only]
     make = make_phrases if task == "translation" else make_pictures
     progress(f"data: {make(out, size.examples)} in {out / 'data'}")
