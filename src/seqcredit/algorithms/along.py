@@ -292,7 +292,7 @@ def restrain(
         bound, each = packing.take(forced), packing.weigh(weights)
         found = fused.actor(mine, no_q, no_q, tau, forced=bound, weights=each, start=first, leash=strength)
         return Restrained(found.loss, packing.spread(found.entropy), packing.spread(found.drift))
-    logp, origin = actor.logp, None if start is None else start.logp.detach()
+    logp, origin = actor.logp, None if start is None else start.logp
     each = losses.actor(logp, torch.zeros_like(logp), tokens, tau, "exact", forced, eos, origin, strength)
     known = logp.detach()
     drift = torch.zeros_like(forced, dtype=logp.dtype) if origin is None else divergence(known, origin)
