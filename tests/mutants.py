@@ -60,7 +60,7 @@ LATER = (
     "algorithms/scheduled_sampling.py", "credit/drawn.py", "models/cache.py", "models/twin.py", "search/guided.py",
     "algorithms/exact.py", "training/checkpoints.py", "training/decoding.py", "training/log.py",
     "training/processes.py", "training/trainer.py", "training/validation.py", "training/watch.py",
-    "training/parallel.py", "training/shards.py", "training/learner.py", "training/boards.py", "training/precision.py",
+    "inspect/examiners.py", "training/parallel.py", "training/shards.py", "training/learner.py", "training/boards.py", "training/precision.py",
     "experiments/sweep.py", "results/layouts.py", "results/cells.py", "results/report.py", "results/plots.py",
     "results/headroom.py", "inspect/page.py", "inspect/app.py", "inspect/watch.py", "inspect/numbers.py",
     "inspect/desk.py", "inspect/subjects.py", "models/hub.py", "models/huggingface.py", "models/judge.py",
