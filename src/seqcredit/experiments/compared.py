@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from seqcredit.algorithms import A2c, Bso, Mle, Pcl, Phase, Sac
+from seqcredit.algorithms import A2c, Bso, Pcl, Phase, Sac
 from seqcredit.algorithms import ProfessorForcing as Forcing
 from seqcredit.experiments.presets import ERAC, Plan
 from seqcredit.options import ABOVE_0, EVEN, FROM_0, FROM_1, FROM_2, NOT_NEGATIVE, SHARE, option
@@ -17,9 +17,7 @@ class Continued(Plan):
 
     def after_mle(self, phase: Phase, trained: bool) -> tuple[Phase, ...]:
         """A phase, and MLE before it where that is needed."""
-        rate, epochs = self.mle_learning_rate, self.mle_epochs
-        first = self.phase(Mle, "mle", learning_rate=rate, epochs=epochs, decays=4)
-        return (phase,) if trained else (first, phase)
+        return (*self.mle_first(trained, self.mle_learning_rate, self.mle_epochs), phase)
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,10 @@ class Plan(Options, ABC):
         """A phase with all options of this plan that it has too, unless others are given."""
         return changed(kind(**{"name": name, "optimizer": "adam", **in_common(self, kind)}), others)
 
+    def mle_first(self, trained: bool, rate: float, epochs: int) -> tuple[Phase, ...]:
+        """MLE for a model that is not trained yet."""
+        return () if trained else (self.phase(Mle, "mle", learning_rate=rate, epochs=epochs, decays=4),)
+
 
 @dataclass(frozen=True)
 class MLE(Plan):
@@ -153,7 +157,11 @@ class ERAC(Plan):
         """MLE where it is needed, the critic alone, then both."""
         rate, both = self.critic_learning_rate, {"decay": 0.7, "smoothing_form": "mean"}
         critic = self.phase(Critic, "critic", learning_rate=rate, epochs=self.critic_epochs, **both)
-        return (*_start(self, trained), critic, self.phase(ActorCritic, "actor_critic", **both))
+        return (
+            *self.mle_first(trained, self.mle_learning_rate, self.mle_epochs),
+            critic,
+            self.phase(ActorCritic, "actor_critic", **both),
+        )
 
 
 @dataclass(frozen=True)
@@ -180,7 +188,7 @@ class Sampled(Plan):
 
     def phases(self, trained: bool) -> tuple[Phase, ...]:
         """MLE where it is needed, then samples."""
-        return (*_start(self, trained), self.last())
+        return (*self.mle_first(trained, self.mle_learning_rate, self.mle_epochs), self.last())
 
     @abstractmethod
     def last(self) -> Phase:
@@ -306,9 +314,3 @@ class ScheduledSampling(Plan):
     def phases(self, trained: bool) -> tuple[Phase, ...]:
         """One phase, whatever the model is."""
         return (self.phase(Scheduled, "scheduled_sampling", decays=4),)
-
-
-def _start(plan: ERAC | Sampled, trained: bool) -> tuple[Phase, ...]:
-    """MLE for a model that is not trained yet."""
-    rate, epochs = plan.mle_learning_rate, plan.mle_epochs
-    return () if trained else (plan.phase(Mle, "mle", learning_rate=rate, epochs=epochs, decays=4),)
