@@ -24,7 +24,7 @@ from seqcredit.models.build import LSTM
 from seqcredit.models.policy import Network, Policy, Tensors, Written
 from seqcredit.rewards import EditDistance
 from seqcredit.rewards.payoff import Payoff
-from seqcredit.training.log import log_entries
+from seqcredit.training.log import TIMES, log_entries
 from seqcredit.training.status import Reporting
 from seqcredit.training.trainer import Trainer
 from seqcredit.training.validation import examples_of, short
@@ -308,7 +308,7 @@ def train(
 
 
 def log_without_times(run: Run) -> list[dict[str, Any]]:
-    return [{k: v for k, v in e.items() if k != "time"} for e in log_entries(run.folder / "log.jsonl")]
+    return [{k: v for k, v in e.items() if k not in TIMES} for e in log_entries(run.folder / "log.jsonl")]
 
 
 def validations(run: Run) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from seqcredit.errors import UserError
 from seqcredit.experiments.recipe import load
 from seqcredit.experiments.runs import Run
 from seqcredit.training.learner import Learner
-from seqcredit.training.log import log_entries
+from seqcredit.training.log import TIMES, log_entries
 from seqcredit.types import token_mask
 from starter import Command, Done
 
@@ -159,7 +159,7 @@ def same(one: Path, other: Path) -> bool:
 
 
 def without_times(folder: Path) -> list[dict[str, object]]:
-    return [{k: v for k, v in entry.items() if k != "time"} for entry in log_entries(folder / "log.jsonl")]
+    return [{k: v for k, v in entry.items() if k not in TIMES} for entry in log_entries(folder / "log.jsonl")]
 
 
 @pytest.mark.slow

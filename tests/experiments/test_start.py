@@ -18,7 +18,7 @@ from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.experiments.start import open_data, take_over
 from seqcredit.models.build import LSTM
-from seqcredit.training.log import Log, log_entries
+from seqcredit.training.log import TIMES, Log, log_entries
 from seqcredit.training.status import Reporting
 from seqcredit.training.trainer import Trainer
 
@@ -151,7 +151,7 @@ def same(one: Run, other: Run) -> bool:
         if mine.keys() != theirs.keys() or not all(torch.equal(mine[key], theirs[key]) for key in mine):
             return False
     logs = [
-        [{k: v for k, v in entry.items() if k != "time"} for entry in log_entries(run.folder / "log.jsonl")]
+        [{k: v for k, v in entry.items() if k not in TIMES} for entry in log_entries(run.folder / "log.jsonl")]
         for run in (one, other)
     ]
     return logs[0] == logs[1]

@@ -24,7 +24,7 @@ from seqcredit.experiments.build import build_actor, task_of
 from seqcredit.experiments.recipe import Recipe, load
 from seqcredit.experiments.runs import Run
 from seqcredit.training.learner import Learner
-from seqcredit.training.log import log_entries
+from seqcredit.training.log import TIMES, log_entries
 from seqcredit.training.status import Reporting, StoppedError
 from seqcredit.training.trainer import Trainer
 from seqcredit.training.validation import Validator
@@ -83,7 +83,7 @@ def final(run: Run) -> dict[str, torch.Tensor]:
 
 
 def without_times(run: Run) -> list[dict[str, object]]:
-    return [{k: v for k, v in entry.items() if k != "time"} for entry in log_entries(run.folder / "log.jsonl")]
+    return [{k: v for k, v in entry.items() if k not in TIMES} for entry in log_entries(run.folder / "log.jsonl")]
 
 
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:

@@ -43,8 +43,10 @@ class Planned:
         return "actor" in self.recipe.phase[-1].trains
 
 
-def cells_of(kind: str, entry: Json, seeds: object, more: Sequence[str], where: str) -> Iterator[Planned]:
-    """Every combination of overrides, of what to start from, and of seeds."""
+def cells_of(
+    kind: str, entry: Json, seeds: object, common: Sequence[str], more: Sequence[str], where: str
+) -> Iterator[Planned]:
+    """Every combination of overrides, of what to start from, and of seeds; what is common to all comes first."""
     check_keys(entry, ENTRY, where)
     name, path = text_of(entry, "name", where), Path(text_of(entry, "recipe", where))
     require(NAME.fullmatch(name), f"{where}: a name becomes that of a folder: letters, digits and . _ + - only.")
@@ -58,9 +60,9 @@ def cells_of(kind: str, entry: Json, seeds: object, more: Sequence[str], where: 
     samples = entry.get("headroom", 0)
     if type(samples) is not int or samples not in (0, *range(2, 1025)):
         raise UserError(f"{where}: headroom is {samples!r}, but it must be a number of samples, from 2 to 1,024.")
-    against = _texts(entry.get("against", []), "against", where)
+    against = texts_of(entry.get("against", []), "against", where)
     for source, (label, own), seed in itertools.product(sources, combinations, seeds):
-        overrides = (*own, *more)
+        overrides = (*common, *own, *more)
         with in_words(UserError, lambda error: f"{where}: {error}"):
             recipe = recipes.load(path, [*overrides, f"seed={seed}"])
             recipe = recipes.until(recipe, until) if until is not None else recipe
@@ -71,7 +73,7 @@ def cells_of(kind: str, entry: Json, seeds: object, more: Sequence[str], where: 
 def _combinations(wanted: object, kind: str, where: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What is added to the name, and the overrides, of each combination. Keys with a comma between move together."""
     if isinstance(wanted, list):
-        overrides = _texts(wanted, "set", where)
+        overrides = texts_of(wanted, "set", where)
         check_no_seed([text.partition("=")[0] for text in overrides], where)
         yield "", overrides
         return
@@ -128,7 +130,7 @@ def text_of(table: Json, key: str, where: str) -> str:
     return value
 
 
-def _texts(value: object, key: str, where: str) -> tuple[str, ...]:
+def texts_of(value: object, key: str, where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise UserError(f"{where}: {key} is {value!r}, but it must be a list of texts.")
     return tuple(value)
@@ -157,7 +159,7 @@ def _sources(value: object, kind: str, where: str) -> list[str | None]:
         raise UserError(
             f"{where}: init_from is {value!r}, but it must be a cell; in a [[grid]] it may be a list of them."
         )
-    return list(_texts(value, "init_from", where))
+    return list(texts_of(value, "init_from", where))
 
 
 def check_no_seed(keys: Sequence[str], where: str) -> None:

@@ -260,6 +260,7 @@ def write_result(
         **skipped(entries),
         "validation": validation(entries),
         "seconds": seconds(entries),
+        **cost(entries),
         "peak_memory_mb": before.get("peak_memory_mb", round(peak_memory())),
         "torch": run.about["torch"],
         "vocabularies": run.about["vocabularies"],
@@ -305,6 +306,12 @@ def validation(entries: Sequence[Json]) -> dict[str, float | None]:
 def seconds(entries: Sequence[Json]) -> float:
     """From the first line of a log to the last; pauses between stop and resume count."""
     return round(entries[-1].get("time", 0.0) - entries[0].get("time", 0.0), 1) if entries else 0.0
+
+
+def cost(entries: Sequence[Json]) -> Json:
+    """Samples drawn and seconds of the processor, of the phases that a run has trained itself."""
+    last = next((entry for entry in reversed(entries) if entry["event"] == "phase_end"), {})
+    return {key: last[key] for key in ("drawn", "cpu") if key in last}
 
 
 def peak_memory() -> float:

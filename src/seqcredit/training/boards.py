@@ -209,6 +209,6 @@ def _first(error: Exception) -> str:
 
 def numbers(entry: Json) -> dict[str, float]:
     """The numbers of a line of the log by phase and name; what validation measures has another name than training."""
-    found = {key: value for key, value in entry.items() if key not in ("epoch", "updates", "time")}
+    found = {key: value for key, value in entry.items() if key not in ("epoch", "updates", "time", "cpu")}
     named = {(validated(key) if entry["event"] == "validation" else key): value for key, value in found.items()}
     return {f"{entry['phase']}/{key}": float(value) for key, value in named.items() if isinstance(value, int | float)}

@@ -27,6 +27,7 @@ TRAINED = {
     "td": "squared TD error",
 }
 
+TIMES = ("time", "cpu")  # of a line, which differ where all else is the same
 CUT = "log.cut.jsonl"  # lines that a run wrote and then trained anew, or that were damaged
 
 
@@ -37,6 +38,8 @@ class Entry(TypedDict, total=False):
     phase: Required[str]
     updates: Required[int]
     time: float
+    cpu: float
+    drawn: int
     epoch: int
     best: float | None
     rate: float

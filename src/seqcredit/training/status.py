@@ -31,11 +31,14 @@ class Status:
     enough: bool = False  # by the best validation there is no need to go on with this phase
     closed: str | None = None  # and why the next phase may not begin
     skipped: list[str] = field(default_factory=list)  # phases that did not begin
-    seconds: float = 0.0
+    seconds: float = 0.0  # of the updates since the last line of the log
+    cpu: float = 0.0  # seconds of the processor, of all updates of the run
+    drawn: int = 0  # samples that were drawn and scored, in all updates of the run
     done: bool = False
 
     def add(self, watched: Watched) -> None:
         """What was watched of an update."""
+        self.drawn += int(watched.get("reward", (0, 0))[1])
         self.last = watch.means({key: list(pair) for key, pair in watched.items()})
         for key, (total, count) in watched.items():
             entry = self.sums.setdefault(key, [0.0, 0.0])
@@ -44,6 +47,11 @@ class Status:
             if key in (*watch.EXPLAINING, watch.EARNED):
                 before = self.recent.get(key, [0.0, 0.0])
                 self.recent[key] = [FADING * before[0] + total, FADING * before[1] + count]
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """What the run has used so far, as the log has it."""
+        return {"drawn": self.drawn, "cpu": round(self.cpu, 2)}
 
     @property
     def explained(self) -> float:

@@ -138,13 +138,14 @@ class Trainer:
         status = self.status
         batches = self._batches(phase, status.epoch)[: lengths[status.epoch]]
         while status.batch < len(batches):
-            started = time.monotonic()
+            started, spent = time.monotonic(), time.process_time()
             progress = Progress(status.updates, sum(lengths), status.explained, status.earned, status.last)
             self._update(batches, status.batch, progress)
             status.batch += 1
             status.updates += 1
             self._slow_down(phase.annealing(status.updates, sum(lengths)), phase.trains[:1])
             status.seconds += time.monotonic() - started
+            status.cpu += time.process_time() - spent
             self._report(lengths)
             if phase.validate_every and status.updates % phase.validate_every == 0:
                 self._validate()
@@ -190,9 +191,11 @@ class Trainer:
         if self.processes.writes:
             weights.save(self.folder, self.phase.name, tensors)
         old, done = self.status, self.status.phase + 1 == len(self.task.phases)
-        self.log.write({"event": "phase_end", "phase": self.phase.name, "best": old.figure, "updates": old.updates})
+        entry = {"event": "phase_end", "phase": self.phase.name, "best": old.figure, "updates": old.updates}
+        self.log.write({**entry, **old.cost})
         skipped, phase = old.skipped or self._skipped(), old.phase if done else old.phase + 1
-        self.status = Status(phase, diverged=old.diverged, recent=old.recent, skipped=skipped, done=done)
+        kept = {"diverged": old.diverged, "recent": old.recent, "cpu": old.cpu, "drawn": old.drawn}
+        self.status = Status(phase, skipped=skipped, done=done, **kept)
         if not done:
             self._begin_phase()
         self.save()
@@ -245,7 +248,7 @@ class Trainer:
         gate = phase.gate(figures) if improved else None
         if gate is not None:
             status.enough, status.closed = gate.at_once, None if gate.open else gate.said
-        self.log.write({**entry, **figures, "improved": improved, "rate": status.rate})
+        self.log.write({**entry, **figures, "improved": improved, "rate": status.rate, **status.cost})
         slower = "" if phase.decay == 1 or phase.stands_still(status.updates) else f", learning rate x {phase.decay:g}"
         mark = "best so far" if improved else f"no better{slower}"
         said = ", ".join(f"{watch.VALIDATED.get(key, key)} {value:.4g}" for key, value in figures.items())
