@@ -127,7 +127,9 @@ def _losses(log: Path) -> dict[str, Lines]:
     for line in log.read_text().splitlines():
         entry = json.loads(line)
         if entry["event"] in ("train", "validation"):
-            figures = {key: value for key, value in entry.items() if isinstance(value, float) and key not in ("time", "cpu")}
+            figures = {
+                key: value for key, value in entry.items() if isinstance(value, float) and key not in ("time", "cpu")
+            }
             found.setdefault(entry["phase"], []).append(figures)
     return found
 

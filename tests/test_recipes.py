@@ -367,7 +367,7 @@ COMPARED = {
 }
 CAPTIONING = {
     "coco": ("paper", FIVE | {"erac-without-future-entropy"}),
-    "flickr8k": ("default", FIVE | SYSTEMS | {"mle-continued"} | COMPARED.keys()),
+    "flickr8k": ("default", FIVE | SYSTEMS | {"mle-continued", "raml-from-mle", "vaml-copying"} | COMPARED.keys()),
 }
 CAPTION_CELLS = [(folder, stem) for folder, (_, stems) in CAPTIONING.items() for stem in sorted(stems)]
 
@@ -384,12 +384,14 @@ def test_a_captioning_recipe_is_of_its_folder(folder: str, stem: str) -> None:
     assert loaded.actor == LSTM(512, 512, 1, "none", False, 0.3 if paper else 0.5)
     if algorithm(stem) in {"vaml", "ac", "erac"}:
         width, attention = 512 if paper else 256, "mlp" if paper and stem != "vaml" else "dot"
-        assert loaded.critic == LSTM(width, width, 1, attention, False, 0.1 if stem == "vaml" else 0.0)
+        expected = LSTM(width, width, 1, attention, False, 0.1 if algorithm(stem) == "vaml" else 0.0)
+        assert loaded.critic == replace(expected, copy=64 if stem == "vaml-copying" else 0)
+    warm = {"raml", "vaml", "soft_q"} if stem in FROM_MLE else set()
     for phase in loaded.phase:
         actor = objective_of(phase) not in {"soft_q", "critic"}
         assert (phase.clip, phase.decay) == (1.0 if actor else 5.0, 1.0 if phase.anneal else 0.5)
         systems = {name.replace("-", "_") for name in SYSTEMS} | set(COMPARED.values()) - {"critic"}
-        assert phase.anneal == (not paper and phase.name in {"actor_critic", "continued", *systems})
+        assert phase.anneal == (not paper and phase.name in {"actor_critic", "continued", *systems, *warm})
         assert getattr(phase, "critic_clip", 5.0) == 5.0
     words = shlex.split((RECIPES / folder / f"{stem}.toml").read_text().splitlines()[0].split(": seqcredit ")[1])
     options = parser().parse_args(words)
@@ -428,6 +430,15 @@ def test_mle_for_captions_continues_with_the_joint_phases_optimizer() -> None:
     _, second = recipe("flickr8k", "mle-continued").phase
     joint = recipe("flickr8k", "erac").phase[2]
     assert second == Mle(**{key: getattr(joint, key) for key in KEYS} | {"name": "continued"})
+
+
+@pytest.mark.parametrize("stem", ["raml-from-mle", "vaml-copying"])
+def test_raml_and_vaml_from_mle_have_the_optimizer_and_the_updates_of_continued_mle(stem: str) -> None:
+    loaded, continued = recipe("flickr8k", stem), recipe("flickr8k", "mle-continued")
+    assert (loaded.actor, loaded.phase[0]) == (continued.actor, continued.phase[0])
+    last, theirs = loaded.phase[-1], continued.phase[-1]
+    assert all(getattr(last, key) == getattr(theirs, key) for key in KEYS if key != "name")
+    assert objective_of(last) == algorithm(stem)
 
 
 # The systems that the paper compares itself with.

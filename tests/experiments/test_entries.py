@@ -17,9 +17,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(setup(tmp_path))
 
 
-def cells(text: str, kind: str = "cell", name: str = "a", more: tuple[str, ...] = ()) -> dict[str, Planned]:
+def cells(
+    text: str, kind: str = "cell", name: str = "a", more: tuple[str, ...] = (), common: tuple[str, ...] = ()
+) -> dict[str, Planned]:
     entry = {"name": name, "recipe": "erac.toml", **tomllib.loads(text)}
-    return {cell.id: cell for cell in cells_of(kind, entry, [1, 2], more, "here")}
+    return {cell.id: cell for cell in cells_of(kind, entry, [1, 2], common, more, "here")}
 
 
 def test_a_cell_for_each_seed() -> None:
@@ -28,6 +30,17 @@ def test_a_cell_for_each_seed() -> None:
     assert (only.id, only.recipe.seed, only.minutes, only.overrides) == ("a-7", 7, 2.0, ("beam=9",))
     assert only.recipe.beam == 9
     assert [cell.records for cell in cells('until = "critic"').values()] == [False, False]
+
+
+def test_a_cells_own_settings_win_over_those_of_all_and_the_command_line_over_both() -> None:
+    (only,) = cells(
+        'seeds = [1]\nset = ["beam=3", "longest_output=30"]',
+        more=("longest_output=40",),
+        common=("beam=2", "phase.*.epochs=5"),
+    ).values()
+    assert only.overrides == ("beam=2", "phase.*.epochs=5", "beam=3", "longest_output=30", "longest_output=40")
+    assert (only.recipe.beam, only.recipe.longest_output) == (3, 40)
+    assert {phase.epochs for phase in only.recipe.phase} == {5}
 
 
 @pytest.mark.parametrize("samples", [0, 2, 1024])

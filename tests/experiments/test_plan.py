@@ -53,6 +53,15 @@ def planned(text: str, top: str = TOP) -> Plan:
     return read(Path("sweep.toml"))
 
 
+def test_what_a_file_sets_is_set_in_all_cells() -> None:
+    plan = planned(cell("mle") + cell("erac", "erac"), TOP + 'set = ["phase.1.epochs=5", "beam=3"]\n')
+    assert {(each.recipe.beam, each.recipe.phase[0].epochs) for each in plan.cells.values()} == {(3, 5)}
+    with pytest.raises(UserError, match="the seed does not belong in set"):
+        planned(cell("mle"), TOP + 'set = ["seed=5"]\n')
+    with pytest.raises(UserError, match="set is 5, but it must be a list of texts"):
+        planned(cell("mle"), TOP + "set = 5\n")
+
+
 def test_a_cell_for_each_seed_with_its_recipe() -> None:
     plan = planned(cell("mle") + cell("other", rest='seeds = [7]\nset = ["phase.1.epochs=5"]\nminutes = 2'))
     assert list(plan.cells) == ["mle-1", "mle-2", "other-7"]

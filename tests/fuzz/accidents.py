@@ -26,7 +26,18 @@ from fuzz import world
 
 OFTEN = ["--checkpoint-minutes", "0", "--log-every", "1"]
 MOMENTS = ("open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.truncate", "shutil.rmtree")
-TIMES = {"time", "cpu", "seconds", "seconds_of_search", "peak_memory_mb", "started", "command", "checksum", "data", "commit"}
+TIMES = {
+    "time",
+    "cpu",
+    "seconds",
+    "seconds_of_search",
+    "peak_memory_mb",
+    "started",
+    "command",
+    "checksum",
+    "data",
+    "commit",
+}
 
 
 class Work(NamedTuple):

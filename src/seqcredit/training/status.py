@@ -49,7 +49,7 @@ class Status:
                 self.recent[key] = [FADING * before[0] + total, FADING * before[1] + count]
 
     @property
-    def cost(self) -> dict[str, float]:
+    def cost(self) -> dict[str, int | float]:
         """What the run has used so far, as the log has it."""
         return {"drawn": self.drawn, "cpu": round(self.cpu, 2)}
 
