@@ -28,7 +28,7 @@ from seqcredit.experiments.progress import outline
 from seqcredit.experiments.sweep import Machine, Status
 from sweeping import TOP, record, setup, weights
 
-TIMES = ("seconds", "seconds_of_search", "peak_memory_mb", "checksum")  # the last is of the others, too
+TIMES = ("seconds", "cpu", "seconds_of_search", "peak_memory_mb", "checksum")  # the last is of the others, too
 
 
 def process(place: Path, *options: str) -> "subprocess.Popen[str]":

@@ -1,6 +1,7 @@
 """What an actor says in several ways: on spaces small enough to count, and of runs through the command line."""
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +29,7 @@ from seqcredit.types import Batch, lengths, pad, pad_references, token_mask
 from starter import Done
 
 A, B, C, D = 2, 3, 4, 5
+DOUBT = -2 * (0.34 * math.log(0.34) + 0.66 * math.log(0.66)) + math.log(2)  # along `a a` and `b c`
 
 
 class Divided(nn.Module):
@@ -75,6 +77,10 @@ def test_offhand_and_at_length_share_their_ways() -> None:
     assert set(one.offhand(memory, batch)) == {"sample", "greedy"}
     nats, tokens = one.surprise(memory, batch)
     assert tokens == 8 * 3
+    said = torch.tensor([[A, A, 0], [B, C, 0]])
+    doubt, states = one.undecided(one.actor.encode(torch.zeros(2)), said)
+    assert states == 6
+    assert doubt == pytest.approx(DOUBT, rel=1e-4)
     assert nats == pytest.approx(-8 * torch.tensor(0.33).log().item(), rel=1e-4)
 
 
@@ -120,6 +126,7 @@ def test_search_and_likelihood_are_those_of_the_whole_split(shown: Shown, monkey
     logp = actor.score(actor.encode(batch.source), tokens).table().log_softmax(-1)
     chosen = logp.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)[token_mask(tokens)]
     assert found["nll"] == pytest.approx(-chosen.mean().item(), abs=1e-4)
+    assert 0 < found["entropy"] < math.log(len(shown.prepared.target_vocabulary))
     assert lines[-1] == "train: 4/4 batches, 0 s left"
     again = headroom.measure(shown.mle, shown.prepared, "test", 4, "cpu", lines.append)
     assert again == found

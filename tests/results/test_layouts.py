@@ -151,6 +151,20 @@ def test_what_outputs_are_like_besides_their_score(prepared: Prepared, tmp_path:
     assert rows["mle"] == {"way": "mle", "n": "1", "brevity penalty": "-", "distinct, %": "7.00", "test BLEU": "100.00"}
 
 
+def test_what_training_used(prepared: Prepared, tmp_path: Path) -> None:
+    """Of seeds that were measured; a cell that has not kept it stays empty."""
+    room = {"payoff": {"sample": 1.5, "beam": 2.25}, "entropy": 0.75}
+    for seed in (1, 2):
+        more = {"drawn": 12_500 * seed, "cpu": 90.0, "distinct": 40.0} | ({"headroom": room} if seed == 1 else {})
+        write_cell(tmp_path / f"ac-{seed}.json", prepared, "AC", references(prepared), seed, **more)
+    write_cell(tmp_path / "mle-1.json", prepared, "MLE", references(prepared), 1)
+    table = layouts.costs(cells.read([tmp_path]))
+    rows = {row[0]: row[1:] for row in table.rows}
+    spread = f"18.75 ± {np.std([12.5, 25.0], ddof=1):.2f}"
+    assert rows["ac"] == ["2", spread, "1.50 ± 0.00", "1.50", "2.25", "0.75", "40.00 ± 0.00", "100.00 ± 0.00"]
+    assert rows["mle"] == ["1", *["-"] * 6, "100.00"]
+
+
 def test_what_models_were_and_what_came_back(prepared: Prepared, tmp_path: Path) -> None:
     """Seed by seed, and those that have not both are left out."""
     scores: dict[str, list[float]] = {"before": [], "after": []}

@@ -129,6 +129,26 @@ def test_a_forest_has_the_differences_and_intervals_of_the_table(tiny, tmp_path:
     assert "There is no row ERAC among" in capsys.readouterr().err
 
 
+def test_costs_are_means_of_seeds_over_samples_and_over_seconds(tiny, tmp_path: Path) -> None:
+    courses = {1: [[100, 2.0, 10.0], [200, 5.0, 14.0]], 2: [[100, 4.0, 12.0], [200, 7.0, 18.0]]}
+    for seed, course in courses.items():
+        said = spoilt(tiny.prepared, 0.2, seed)
+        write_cell(tmp_path / f"ac-{seed}.json", tiny.prepared, "AC", said, seed, course=course)
+    write_cell(tmp_path / "mle-1.json", tiny.prepared, "MLE", said, 1)  # has not kept it
+    write_cell(tmp_path / "raml-1.json", tiny.prepared, "RAML", said, 1, course=[[0, 1.0, 10.0], [0, 9.0, 20.0]])
+    out = tmp_path / "costs.svg"
+    assert command("costs", tmp_path, "--out", out) == 0
+    over_samples, over_seconds = (line for line in lines(out, plots.COLOURS[0], 1.2) if len(line) == 2)
+    same = lines(out, plots.COLOURS[1], 1.2)
+    _, raml = (line for line in same if len(line) == 2)
+    scale = np.polyfit([1.0, 9.0], raml[:, 0], 1), np.polyfit([10.0, 20.0], raml[:, 1], 1)
+    assert over_seconds[:, 0] == pytest.approx(np.polyval(scale[0], [3.0, 6.0]), abs=0.05)
+    for line in (over_samples, over_seconds):
+        assert line[:, 1] == pytest.approx(np.polyval(scale[1], [11.0, 16.0]), abs=0.05)
+    assert {"AC", "RAML", "samples drawn", "seconds of the processor", "validation BLEU"} <= {*texts(out)}
+    assert "MLE" not in texts(out)
+
+
 def test_curves_have_a_line_a_run(tiny, tmp_path: Path) -> None:
     out = tmp_path / "curves.svg"
     assert command("curves", tiny.done.folder, tiny.stopped.folder, "--out", out) == 0
@@ -215,6 +235,7 @@ def test_the_same_figure_has_the_same_bytes(ending: str, kinds: tuple, tiny, by_
         (("curves", "{done}", "--out", "{tmp}/x.pdf"), "ends in .png or .svg"),
         (("curves", "{tmp}", "--out", "{tmp}/x.png"), "is not a run folder"),
         (("tau", "{cells}/mle-1.json", "--out", "{tmp}/x.png"), "no cell of AC or ERAC"),
+        (("costs", "{cells}", "--out", "{tmp}/x.png"), "No cell among them has kept what its validations had cost"),
         (("ablation", "{cells}", "--out", "{tmp}/x.png"), "differ in smoothing and target_rate alone"),
         (("credit", "{done}", "--sentence", "99", "--out", "{tmp}/x.png"), "There is no sentence 99"),
         (("credit", "{done}", "--sentence", "0", "--out", "{tmp}/x.png"), "'0' is not a whole number above 0"),

@@ -172,6 +172,19 @@ def committed_aspects(text: str, found: Found) -> None:
         assert (row["n"], row[f"test {cell['metric_label']}"]) == ("1", f"{cell['score']:.2f}")
 
 
+def committed_costs(text: str, found: Found) -> None:
+    """Means over seeds of what the cells have kept."""
+    rows, groups = table(text, "way"), {}
+    for path, cell in found:
+        groups.setdefault(named(path, cell), []).append(cell)
+    assert rows.keys() == groups.keys()
+    for name, group in groups.items():
+        assert rows[name]["n"] == str(len(group))
+        assert_mean(rows[name]["samples, thousands"], [cell["drawn"] / 1000 for cell in group])
+        assert_mean(rows[name]["CPU minutes"], [cell["cpu"] / 60 for cell in group])
+        assert_mean(rows[name]["entropy"], [cell["headroom"]["entropy"] for cell in group if "headroom" in cell])
+
+
 def committed_search(text: str, found: Found) -> None:
     """One seed each: validation, and the best of every recipe in bold."""
     rows = {row["tried"]: row for row in every_row(text, "recipe")}
@@ -251,6 +264,7 @@ COMMITTED = {
     "credit": committed_credit,
     "critics": committed_critics,
     "aspects": committed_aspects,
+    "costs": committed_costs,
     "search": committed_search,
     "ablation": committed_ablation,
     "entropy": committed_entropy,

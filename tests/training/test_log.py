@@ -104,6 +104,13 @@ def test_what_q_says_and_a_reward_are_curves_of_their_own(tmp_path: Path) -> Non
     assert read_history(path, "reward", ["q"]).curve("reward") == [(3, 1.0)]
 
 
+def test_the_course_has_validations_of_the_actor_alone(tmp_path: Path) -> None:
+    lines = [("validation", "q", 3, {"bleu": 9.0, "drawn": 5, "cpu": 1.5}), ("phase_end", "q", 3, {})]
+    lines += [("train", "actor", 3, {"nll": 1.0}), ("validation", "actor", 3, {"bleu": 7.0, "drawn": 8, "cpu": 2.5})]
+    path = write(tmp_path / "log.jsonl", *lines, ("validation", "actor", 6, {"bleu": 8.0}))
+    assert read_history(path, "bleu", ["q"]).course() == [[8, 2.5, 7.0]]  # the last is of an older version
+
+
 def test_curves_by_their_names() -> None:
     one = {"event": "validation", "total": 1, "bleu": 3.0}
     two = {"event": "train", "total": 2, "nll": 1.0, "sample_bleu": 5.0, "unknown": 0.1}

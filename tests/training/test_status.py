@@ -24,6 +24,14 @@ def test_sums_and_counts_are_added_up() -> None:
     assert status.recent.keys() == {"return", "return_square", "return_error"}
 
 
+def test_samples_are_counted_by_their_rewards() -> None:
+    status = Status(cpu=1.234, drawn=10)
+    status.add({"nll": (5.0, 2.0)})
+    assert status.drawn == 10
+    status.add({"nll": (5.0, 2.0), "reward": (7.5, 4.0)})
+    assert status.cost == {"drawn": 14, "cpu": 1.23}
+
+
 def test_the_share_that_is_explained_of_late() -> None:
     """After one update it is that one's; then the older counts for less."""
     status = Status()

@@ -19,6 +19,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     for name, about in (
         ("tau", "test BLEU of AC and ERAC over the temperature, with its range over seeds"),
         ("ablation", "validation BLEU of ERAC over smoothing and target rate, as a heat map"),
+        ("costs", "validation over samples drawn and over seconds of the processor"),
     ):
         kind(name, about).add_argument(
             "cells", nargs="+", metavar="RESULTS", type=shared.given, help="as of `seqcredit table`"
@@ -46,8 +47,8 @@ def run(options: argparse.Namespace) -> int:
     from seqcredit.results import cells, plots
 
     plots.check(options.out)
-    if options.kind in ("tau", "ablation"):
-        draw = plots.tau if options.kind == "tau" else plots.ablation
+    draw = {"tau": plots.tau, "ablation": plots.ablation, "costs": plots.costs}.get(options.kind)
+    if draw is not None:
         draw(cells.read(options.cells), options.out)
     elif options.kind == "forest":
         plots.forest(cells.read(options.cells), options.out, options.baseline)

@@ -17,7 +17,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
     paper = "a table of the paper (table1, ablation, entropy)"
     about = f"plain (default), {paper}, or another that docs/figures.md describes"
-    layouts = ("plain", "table1", "ablation", "entropy", "credit", "critics", "headroom", "search", "starts", "aspects")
+    others = ("credit", "critics", "headroom", "search", "starts", "aspects", "costs")
+    layouts = ("plain", "table1", "ablation", "entropy", *others)
     parser.add_argument("--layout", choices=layouts, default="plain", help=about)
     shared.metric_option(parser, "figures of this one, which all cells must have kept")
 

@@ -23,7 +23,7 @@ from seqcredit.results.evaluate import RESULT, metric_of, read_hypotheses
 from seqcredit.results.record import COUNTS
 from seqcredit.rewards.figures import KEPT, Figure, figure
 from seqcredit.rewards.metrics import Counted, Metric, Statistics
-from seqcredit.training.log import Curve
+from seqcredit.training.log import Course, Curve
 from seqcredit.types import Json
 
 # What has to be the same in all cells of a table, as far as they have kept it.
@@ -132,6 +132,11 @@ class Cell:
     def option(self, key: str) -> float:
         """A number among the options of its joint phase; nan where there is none."""
         return float(getattr(self.joint, key, math.nan))
+
+    @property
+    def course(self) -> Course:
+        """Samples, seconds and the metric at every validation; empty where it was not kept."""
+        return history(self.run).course() if self.run else self.figures.get("course", [])
 
     def curve(self, key: str) -> Curve:
         """One of `record.CREDIT` or `record.SHARES` over updates; empty where it was not measured."""

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from seqcredit.algorithms.along import Along, likelihood
+from seqcredit.credit.values import entropy
 from seqcredit.data.batches import Indices, chunks, collate, examples, to_device
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.data.reading import read_json
@@ -87,6 +88,12 @@ class Speaker:
         scores = Along.of(self.actor, self.actor.score(memory, tokens))
         return float(likelihood(scores, tokens)), int(token_mask(tokens, self.actor.alphabet.eos).sum())
 
+    def undecided(self, memory: Rows, said: Int[Tensor, "B T"]) -> tuple[float, int]:
+        """Entropy of the actor in the states of what it says, in nats, and the number of these states."""
+        real = token_mask(said, self.actor.alphabet.eos)
+        logp = Along.of(self.actor, self.actor.score(memory, said)).logp
+        return float(entropy(logp).masked_fill(~real, 0).sum()), int(real.sum())
+
     def _drawn(self, memory: Rows, count: int) -> Int[Tensor, "B n T"]:
         device = device_of(self.actor)
         uniform = torch.rand(memory.rows * count, self.bound, generator=self.generator).to(device)
@@ -148,23 +155,27 @@ def _heard(
     metric: Metric,
     say: Say,
 ) -> Json:
-    """Metric and mean pay-off of every way that is asked for, and the nats that a token of the references costs."""
+    """Metric and mean pay-off of every way that is asked for, the nats that a token of the references costs, and the
+    entropy of a state of its samples."""
     device, began = next(speaker.actor.parameters()).device, time.perf_counter()
     words: dict[str, list[list[str]]] = {}
     references: list[list[list[str]]] = []
     earned: dict[str, float] = {}
-    nats, tokens = 0.0, 0
+    nats, tokens, doubt, states = 0.0, 0, 0.0, 0
     batches = _spread(split, most)
     for number, pairs in enumerate(batches, 1):
         batch = to_device(collate(split, pairs), device)
         memory = speaker.actor.encode(batch.source)
-        for way, said in ask(memory, batch).items():
+        chosen = ask(memory, batch)
+        for way, said in chosen.items():
             words.setdefault(way, []).extend(prepared.words(ids) for ids in said.tolist())
             payoff = float(speaker.earned(said, batch).sum())
             earned[way] = earned.get(way, 0.0) + payoff
         references += [split.reference_text(int(example)) for example in examples(split, pairs)]
         surprise, count = speaker.surprise(memory, batch)
         nats, tokens = nats + surprise, tokens + count
+        more, count = speaker.undecided(memory, chosen["sample"])
+        doubt, states = doubt + more, states + count
         left = (time.perf_counter() - began) * (len(batches) / number - 1)
         say(f"{split.name}: {number:,}/{len(batches):,} batches, {duration(left)} left")
     scores = {way: corpus(metric, texts, references) for way, texts in words.items()}
@@ -172,6 +183,7 @@ def _heard(
         metric.name: {way: round(score.value, metric.digits + 2) for way, score in scores.items()},
         "payoff": {way: round(total / len(references), 4) for way, total in earned.items()},
         "nll": round(nats / tokens, 4),
+        "entropy": round(doubt / states, 4),
         "signature": scores["greedy"].signature,
     }
 

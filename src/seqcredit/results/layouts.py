@@ -197,6 +197,25 @@ def aspects(cells: Sequence[Cell]) -> Table:
     return _beside(cells, figures, "Wrong: equal to no reference. Distinct: how many different ones there are.")
 
 
+def costs(cells: Sequence[Cell]) -> Table:
+    """What training used, and what it made of the actor: the reward and the entropy of its samples."""
+    figures: dict[str, Callable[[Cell], float | None]] = {
+        "samples, thousands": lambda cell: None if (n := cell.figures.get("drawn")) is None else n / 1000,
+        "CPU minutes": lambda cell: None if (n := cell.figures.get("cpu")) is None else n / 60,
+        "reward of samples": lambda cell: cell.headroom("payoff", "sample"),
+        "of the search": lambda cell: cell.headroom("payoff", "beam"),
+        "entropy": lambda cell: cell.headroom("entropy"),
+        "distinct, %": lambda cell: cell.figures.get("distinct"),
+    }
+    return _beside(
+        cells,
+        figures,
+        "Samples and minutes: of all phases after the start that the rows share, critics included. Rewards and entropy "
+        "(nats a state of its samples): on validation data, seeds for which they were measured. Distinct: how many "
+        "different outputs there are.",
+    )
+
+
 def _beside(cells: Sequence[Cell], figures: Mapping[str, Callable[[Cell], float | None]], said: str) -> Table:
     """Several figures of each row, and the test's at the end."""
     check_rows(cells)
@@ -304,4 +323,5 @@ LAYOUTS: dict[str, Callable[[Sequence[Cell]], Table]] = {
     "search": search,
     "starts": starts,
     "aspects": aspects,
+    "costs": costs,
 }

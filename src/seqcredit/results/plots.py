@@ -156,6 +156,28 @@ def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
     save(figure, path)
 
 
+def costs(cells: "Sequence[Cell]", path: Path) -> None:
+    """Validation against samples drawn and against seconds of the processor: a line a row, the mean of its seeds."""
+    from seqcredit.results import tables
+
+    groups = {name: group for name, group in tables.by_name(cells).items() if all(cell.course for cell in group)}
+    require(groups, "No cell among them has kept what its validations had cost: record the runs again.")
+    axes = {"samples drawn": 0, "seconds of the processor": 1}
+    figure, panels = load_pyplot().subplots(1, len(axes), figsize=(4.4 * len(axes), 4.2), sharey=True)
+    for panel, (about, axis) in zip(panels, axes.items(), strict=True):
+        for number, group in enumerate(groups.values()):
+            points = np.array([cell.course for cell in group if len(cell.course) == len(group[0].course)]).mean(0)
+            panel.plot(points[:, axis], points[:, 2], **_style(number), lw=1.2)
+        panel.set(xlabel=about)
+        panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel(f"validation {tables.metric_of(cells).label}")
+    names = [tables.label(name, groups) for name in groups]
+    lines = [load_pyplot().Line2D([], [], **_style(number), label=name) for number, name in enumerate(names)]
+    figure.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
+    save(figure, path)
+
+
 def _style(number: int, marked: bool = True) -> Json:
     """Of the line of a run: its colour, its marks, and dashes where colours begin anew."""
     n, again = number % len(COLOURS), number // len(COLOURS)

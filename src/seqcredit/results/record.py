@@ -56,6 +56,7 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> Json:
         },
         "against": compared,
         **({"credit": credit} if credit else {}),
+        **({"course": course} if (course := log.course()) else {}),
         **({"headroom": room} if room else {}),
     }
 
