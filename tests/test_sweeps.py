@@ -191,6 +191,22 @@ def test_the_tables_of_longer_sentences(
 
 
 @pytest.mark.slow
+def test_every_system(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = swept("every-system-captions", place, "every-system-captions", "scst-1", epochs=2)
+    assert {*found} == {"mle-1", "scst-1"}
+    scst = found["scst-1"]
+    samples = len(scst["course"]) and scst["course"][-1][0]
+    assert scst["drawn"] == samples == 2 * 200  # one for each caption, in two epochs
+    assert 0 < scst["course"][-1][1] <= scst["cpu"]
+    capsys.readouterr()
+    assert run("table", place / "results/every-system-captions", "--layout", "costs") == 0
+    shown = capsys.readouterr().out
+    row = next(line for line in shown.splitlines() if line.startswith("| scst | 1 |"))
+    assert row.split(" | ")[2] == f"{samples / 1000:.2f}"
+    assert row.split(" | ")[-1] == f"{scst['bleu']:.2f} |"
+
+
+@pytest.mark.slow
 def test_captions(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = swept("flickr8k", place, "flickr8k-seeds", "erac-1")
     capsys.readouterr()
