@@ -1,7 +1,7 @@
 """Where a run stands between two updates, and how it is shown."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seqcredit.training import watch
 from seqcredit.training.boards import ReportTo
@@ -47,6 +47,11 @@ class Status:
             if key in (*watch.EXPLAINING, watch.EARNED):
                 before = self.recent.get(key, [0.0, 0.0])
                 self.recent[key] = [FADING * before[0] + total, FADING * before[1] + count]
+
+    def after(self, phase: int, skipped: list[str], done: bool) -> "Status":
+        """At the start of the next phase, or the end of the run: what belongs to a phase is forgotten."""
+        used = Status(phase, cpu=self.cpu, drawn=self.drawn, done=done)
+        return replace(used, diverged=self.diverged, recent=self.recent, skipped=skipped)
 
     @property
     def cost(self) -> dict[str, int | float]:

@@ -194,8 +194,7 @@ class Trainer:
         entry = {"event": "phase_end", "phase": self.phase.name, "best": old.figure, "updates": old.updates}
         self.log.write({**entry, **old.cost})
         skipped, phase = old.skipped or self._skipped(), old.phase if done else old.phase + 1
-        kept = {"diverged": old.diverged, "recent": old.recent, "cpu": old.cpu, "drawn": old.drawn}
-        self.status = Status(phase, skipped=skipped, done=done, **kept)
+        self.status = old.after(phase, skipped, done)
         if not done:
             self._begin_phase()
         self.save()
