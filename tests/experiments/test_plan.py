@@ -53,6 +53,26 @@ def planned(text: str, top: str = TOP) -> Plan:
     return read(Path("sweep.toml"))
 
 
+def test_every_result_is_searched_once_more() -> None:
+    erac = 'init_from = "mle"\nagainst = ["mle", "mle-1"]\nset = ["phase.3.epochs=2"]'
+    critic = cell("critic", "erac", 'until = "critic"\ninit_from = "mle"')
+    again = cell("wide").replace("cell", "again").replace('recipe = "mle.toml"', 'set = ["beam=7"]\nheadroom = 2')
+    plan = planned(cell("mle", rest="headroom = 3") + critic + cell("erac", "erac", erac) + again)
+    once = {name: each for name, each in plan.cells.items() if "wide" not in name}
+    wide = {name: each for name, each in plan.cells.items() if "wide" in name}
+    assert [*wide] == ["mle-wide-1", "mle-wide-2", "erac-wide-1", "erac-wide-2"]  # a critic is no result
+    assert {(each.recipe.beam, each.headroom) for each in wide.values()} == {(7, 2)}
+    for each in wide.values():
+        first = once[str(each.init_from)]
+        assert (first.name + "-wide", first.seed) == (each.name, each.seed)
+        assert (first.recipe.phase, first.recipe.seed) == (each.recipe.phase, each.recipe.seed)
+    assert wide["erac-wide-2"].against == ("mle-wide-2", "mle-wide-1")
+    with pytest.raises(UserError, match="nothing would be trained"):
+        planned(cell("mle") + again.replace("beam=7", "beam=5"))
+    with pytest.raises(UserError, match="no key 'recipe'"):
+        planned(cell("mle") + again + 'recipe = "mle.toml"')
+
+
 def test_what_a_file_sets_is_set_in_all_cells() -> None:
     plan = planned(cell("mle") + cell("erac", "erac"), TOP + 'set = ["phase.1.epochs=5", "beam=3"]\n')
     assert {(each.recipe.beam, each.recipe.phase[0].epochs) for each in plan.cells.values()} == {(3, 5)}

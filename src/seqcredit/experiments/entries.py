@@ -4,7 +4,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seqcredit.errors import UserError, in_words, require
@@ -14,6 +14,8 @@ from seqcredit.options import check_keys
 from seqcredit.types import Json
 
 ENTRY = ("name", "recipe", "seeds", "init_from", "against", "set", "until", "headroom", "minutes")
+AGAIN = ("name", "set", "headroom")
+SEARCH_MINUTES = 1.0  # a guess
 NAME = re.compile(r"\w[\w.+-]*")
 
 
@@ -48,8 +50,7 @@ def cells_of(
 ) -> Iterator[Planned]:
     """Every combination of overrides, of what to start from, and of seeds; what is common to all comes first."""
     check_keys(entry, ENTRY, where)
-    name, path = text_of(entry, "name", where), Path(text_of(entry, "recipe", where))
-    require(NAME.fullmatch(name), f"{where}: a name becomes that of a folder: letters, digits and . _ + - only.")
+    name, path = _name(entry, where), Path(text_of(entry, "recipe", where))
     seeds = _seeds(entry.get("seeds", seeds), where)
     sources = _sources(entry.get("init_from"), kind, where)
     combinations = list(_combinations(entry.get("set", []), kind, where))
@@ -57,17 +58,49 @@ def cells_of(
     if minutes is not None and not (type(minutes) in (int, float) and 0 < minutes < float("inf")):
         raise UserError(f"{where}: minutes is {minutes!r}, but it must be a number above 0.")
     guess = None if minutes is None else float(minutes)
-    samples = entry.get("headroom", 0)
-    if type(samples) is not int or samples not in (0, *range(2, 1025)):
-        raise UserError(f"{where}: headroom is {samples!r}, but it must be a number of samples, from 2 to 1,024.")
+    samples = _headroom(entry, where)
     against = texts_of(entry.get("against", []), "against", where)
     for source, (label, own), seed in itertools.product(sources, combinations, seeds):
         overrides = (*common, *own, *more)
-        with in_words(UserError, lambda error: f"{where}: {error}"):
-            recipe = recipes.load(path, [*overrides, f"seed={seed}"])
-            recipe = recipes.until(recipe, until) if until is not None else recipe
+        recipe = _recipe(path, overrides, seed, until, where)
         start = f"-{Path(source).name}" if source and len(sources) > 1 else ""
         yield Planned(f"{name}{start}{label}", seed, path, recipe, overrides, until, source, against, samples, guess)
+
+
+def searched_again(entry: Json, cells: Sequence[Planned], more: Sequence[str], where: str) -> Iterator[Planned]:
+    """Every result once more with other settings of its search; nothing is trained."""
+    check_keys(entry, AGAIN, where)
+    end, own = _name(entry, where), texts_of(entry.get("set", []), "set", where)
+    check_no_seed([text.partition("=")[0] for text in own], where)
+    results = [cell for cell in cells if cell.records]
+    theirs = {cell.name: f"{cell.name}-{end}" for cell in results}
+    theirs |= {cell.id: f"{cell.name}-{end}-{cell.seed}" for cell in results}
+    for cell in results:
+        overrides = (*cell.overrides, *own, *more)
+        recipe = _recipe(cell.path, overrides, cell.seed, cell.until, where)
+        against = tuple(theirs.get(other, other) for other in cell.against)
+        same = replace(cell, name=theirs[cell.name], recipe=recipe, overrides=overrides, init_from=cell.id)
+        yield replace(same, against=against, headroom=_headroom(entry, where), minutes=SEARCH_MINUTES)
+
+
+def _recipe(path: Path, overrides: Sequence[str], seed: int, until: str | None, where: str) -> Recipe:
+    """As a cell has it."""
+    with in_words(UserError, lambda error: f"{where}: {error}"):
+        recipe = recipes.load(path, [*overrides, f"seed={seed}"])
+        return recipes.until(recipe, until) if until is not None else recipe
+
+
+def _name(entry: Json, where: str) -> str:
+    name = text_of(entry, "name", where)
+    require(NAME.fullmatch(name), f"{where}: a name becomes that of a folder: letters, digits and . _ + - only.")
+    return name
+
+
+def _headroom(entry: Json, where: str) -> int:
+    samples = entry.get("headroom", 0)
+    if type(samples) is int and samples in (0, *range(2, 1025)):
+        return samples
+    raise UserError(f"{where}: headroom is {samples!r}, but it must be a number of samples, from 2 to 1,024.")
 
 
 def _combinations(wanted: object, kind: str, where: str) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -11,7 +11,15 @@ from seqcredit.algorithms import Phase
 from seqcredit.data.reading import read_json, read_toml
 from seqcredit.errors import UserError, in_words, require
 from seqcredit.experiments import recipe as recipes
-from seqcredit.experiments.entries import Planned, cells_of, check_no_seed, tables_of, text_of, texts_of
+from seqcredit.experiments.entries import (
+    Planned,
+    cells_of,
+    check_no_seed,
+    searched_again,
+    tables_of,
+    text_of,
+    texts_of,
+)
 from seqcredit.experiments.kept import read as read_kept
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.models.build import differences
@@ -19,7 +27,7 @@ from seqcredit.options import check_keys, nearest
 from seqcredit.training import checkpoints
 from seqcredit.training.task import networks_of
 
-TOP = ("data", "runs", "results", "seeds", "set", "cell", "grid")
+TOP = ("data", "runs", "results", "seeds", "set", "cell", "grid", "again")
 SEARCH = ("beam", "longest_output", "length_penalty")  # how the test is searched: another way is a cell of its own
 
 
@@ -83,9 +91,12 @@ def read(
     entries = [(kind, entry) for kind in ("cell", "grid") for entry in tables_of(table, kind, str(file))]
     require(entries, f"{file}: there is no [[cell]] and no [[grid]]; a sweep needs at least one.")
     cells: dict[str, Planned] = {}
-    for kind, entry in entries:
+    for kind, entry in [*entries, *(("again", entry) for entry in tables_of(table, "again", str(file)))]:
         where = f"{file}: {kind} {entry.get('name', '')!r}"
-        made = list(cells_of(kind, entry, table.get("seeds"), common, overrides, where))
+        if kind == "again":
+            made = list(searched_again(entry, list(cells.values()), overrides, where))
+        else:
+            made = list(cells_of(kind, entry, table.get("seeds"), common, overrides, where))
         for cell in made:
             if cell.id in cells:
                 twice = f"there are two cells {cell.name} with seed {cell.seed}"
