@@ -19,7 +19,9 @@ class Served:
     def __init__(self, desk: Desk) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.host = f"127.0.0.1:{self.socket.getsockname()[1]}"
-        settings = uvicorn.Config(application(desk), log_level="critical", server_header=False)
+        guard = application(desk)
+        self.app = guard.app
+        settings = uvicorn.Config(guard, log_level="critical", server_header=False)
         self.server = uvicorn.Server(settings)
         self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
         self.thread.start()

@@ -12,9 +12,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSION = PROJECT["version"]
+EXTRAS = PROJECT["optional-dependencies"]
 
 
 def run(*words: object, cwd: Path) -> str:
@@ -49,6 +53,24 @@ def scripts(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     there = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
     (packages / "dependencies.pth").write_text("\n".join(sorted(there)) + "\n")
     return python.parent
+
+
+def test_the_lock_fits_what_the_project_asks_for() -> None:
+    """All that CI needs is locked, within every bound that is stated for it, with hashes, and torch for processors."""
+    lock = (ROOT / "lock.txt").read_text()
+    locked = dict(re.findall(r"^([\w.-]+)==(\S+) \\\n    --hash=sha256:[0-9a-f]{64}", lock, re.MULTILINE))
+    assert len(locked) == len(re.findall(r"^\w", lock, re.MULTILINE))
+    needed = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"] + EXTRAS["dev"]}
+    assert needed <= set(locked)
+    constraints = re.findall(r"^\w.*", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    stated = [
+        Requirement(line)
+        for line in [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra), *constraints]
+    ]
+    found = [(one, locked.get(canonicalize_name(one.name))) for one in stated]
+    assert [f"{one}, locked {version}" for one, version in found if version and version not in one.specifier] == []
+    assert locked["torch"].endswith("+cpu")
+    assert "://" not in lock
 
 
 @pytest.mark.slow

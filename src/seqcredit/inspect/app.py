@@ -121,24 +121,41 @@ def _is_loopback(host: str) -> bool:
 # --- the application -------------------------------------------------------------------------------------------------
 
 
+class Lines(StreamingResponse):
+    """A line of JSON as soon as it is known."""
+
+    media_type = "application/x-ndjson"
+
+
+# Of every refusal: one sentence.
+REFUSAL: Json = {
+    "description": "Refused.",
+    "content": {
+        "application/json": {
+            "schema": {"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]}
+        }
+    },
+}
+
+
 def application(desk: Desk, host: str = "127.0.0.1") -> Guard:
     """Four addresses: the page, the runs, growing, scoring."""
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="seqcredit", docs_url=None, redoc_url=None, openapi_url=None, responses={"4XX": REFUSAL})
     largest = BODY + (PICTURE * 4 // 3 + 4 if desk.prepared.pictures else 0)
     shown = page.html(desk.data(), "'self'")
 
-    @app.get("/")
-    def show() -> HTMLResponse:
-        return HTMLResponse(shown)
+    @app.get("/", response_class=HTMLResponse)
+    def show() -> str:
+        return shown
 
     @app.get("/api/runs")
     def runs() -> Json:
         return desk.about()
 
-    @app.post("/api/grow")
-    def grow(asked: Grow) -> StreamingResponse:
+    @app.post("/api/grow", response_class=Lines)
+    def grow(asked: Grow) -> Lines:
         lines = (json.dumps(step) + "\n" for step in desk.grow(asked))
-        return StreamingResponse(lines, media_type="application/x-ndjson")
+        return Lines(lines)
 
     @app.post("/api/score")
     def score(asked: Score) -> Json:
