@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seqcredit.types import Json
 
 Say = Callable[[str], None]
-ABOUT = "train all algorithms on made-up data and compare them (4 minutes)"
+ABOUT = "train the algorithms of the paper on made-up data and compare them (about 4 minutes)"
 ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac")
 FIRST = "mle"
 ALONE = "vaml"  # begins beside it, for it needs nothing of it
@@ -90,11 +90,11 @@ QUICK = {
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which data, which rows, and how much of it."""
-    parser.add_argument("task", nargs="?", choices=tuple(RECIPES), default="translation")
+    parser.add_argument("task", nargs="?", choices=tuple(RECIPES), default="translation", help="default: translation")
     about = "default: runs/demo, runs/demo-captioning; with --quick, runs/demo-quick, runs/demo-captioning-quick"
     parser.add_argument("--out", type=shared.wanted, metavar="FOLDER", help=about)
-    parser.add_argument("--only", nargs="+", choices=ROWS, metavar="NAME", help=f"some of {', '.join(ROWS)}")
-    about = "a minute: fewer epochs, a shorter test, and only MLE, continued MLE and ERAC"
+    parser.add_argument("--only", nargs="+", choices=ROWS, metavar="NAME", help=f"train only some of {', '.join(ROWS)}")
+    about = "one minute: fewer epochs, a smaller test set, and only MLE, continued MLE and ERAC"
     parser.add_argument("--quick", action="store_true", help=about)
 
 
