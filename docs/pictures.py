@@ -1,9 +1,13 @@
 """Draws the pictures of these pages anew from the runs of `make demo`: `make pictures`.
 
-Trains what the demo leaves out, all from its MLE, and writes the table of scores into docs/algorithms/index.md.
+python docs/pictures.py              train what the demo leaves out, all from its MLE; then all pictures
+python docs/pictures.py --trained    of the algorithms' pages alone, from what is trained already
+
+Writes docs/algorithms/index.md's table of scores; a system that is not trained yet stays visibly missing.
 """
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -41,6 +45,9 @@ SYSTEMS = {
 ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac", *SYSTEMS)
 GUIDE, WEIGHTS = "guide", (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 TABLE = re.compile(r"(?<=<!-- demo -->\n).*?(?=<!-- end -->)", re.DOTALL)
+MISSING = "*Not trained on the demo yet; `make pictures` does it and draws the curve here.*"
+NAMES = {"grpo": "GRPO", "scst": "SCST", "mixer": "MIXER", "mrt": "MRT", "ocd": "OCD", "bso": "BSO", "pcl": "PCL"}
+NAMES |= {"raml": "RAML", "a2c": "A2C", "sac": "SAC", "reinforce": "REINFORCE"}
 
 
 class Row(NamedTuple):
@@ -59,7 +66,7 @@ def seqcredit(*words: object) -> str:
 
 def train(recipe: str, start: str, out: Path, *more: object) -> Path:
     """Train a recipe of the demo from one of its runs, unless that is done."""
-    if not (out / "result.json").exists():
+    if not done(out):
         given = ("--data", DEMO / "data", "--init-from", DEMO / start, "--out", out, "--threads", 1)
         shutil.rmtree(out, ignore_errors=True)
         seqcredit("train", f"demo/{recipe}", *given, *more)
@@ -74,9 +81,28 @@ def fail(name: str) -> Path:
 
 
 def row(name: str) -> Row:
-    """What a run has measured."""
+    """What a run has measured; nothing, if it is not there."""
+    if not done(DEMO / name):
+        return Row(title(name), math.nan, math.nan)
     result = json.loads((DEMO / name / "result.json").read_text())
     return Row(result["recipe"], [*result["validation"].values()][-1], result["bleu"])
+
+
+def done(run: Path) -> bool:
+    """Whether a run has come to its end."""
+    return (run / "result.json").exists()
+
+
+def title(name: str) -> str:
+    """What a page calls a system."""
+    return NAMES.get(name, name.replace("-", " "))
+
+
+def show(name: str, picture: str | None) -> None:
+    """Put a picture into the place that a page has for it, or say that there is none yet."""
+    for page in (DOCS / "algorithms").glob("*.md"):
+        place = re.compile(rf"(?<=<!-- curve {name} -->\n).*?(?=<!-- end -->)", re.DOTALL)
+        page.write_text(place.sub(lambda _: (picture or MISSING) + "\n", page.read_text()))
 
 
 def judge(split: str, weight: float) -> float:
@@ -100,10 +126,13 @@ def guided(picture: Path) -> Row:
 
 def table(rows: list[Row]) -> str:
     """Markdown, with the best scores in bold."""
-    best = [max(row[column] for row in rows) for column in (1, 2)]
+    best = [max(row[column] for row in rows if not math.isnan(row[column])) for column in (1, 2)]
     mle, continued = rows[0].test, rows[1].test
     lines = ["| system | validation BLEU | test BLEU | to MLE | to continued MLE |", "|---|---|---|---|---|"]
     for each in rows:
+        if math.isnan(each.test):
+            lines.append(f"| {each.name} | - | - | | |")
+            continue
         scores = (f"**{x:.2f}**" if x == top else f"{x:.2f}" for x, top in zip(each[1:], best, strict=True))
         differences = (
             f"{each.test - base:+.2f}" if each is not rows[n] else "" for n, base in enumerate((mle, continued))
@@ -123,21 +152,30 @@ def photograph(page: Path, picture: Path) -> None:
         browser.close()
 
 
-def systems() -> None:
+def systems(trained: bool = False) -> None:
     """The pictures of the algorithms' pages, and the table that they share."""
     folder = DOCS / "algorithms"
+    for name in () if trained else (*SYSTEMS, GUIDE):
+        train(name, "mle", DEMO / name)
     for name, keys in SYSTEMS.items():
-        runs = (DEMO / "mle", DEMO / "mle-continued", train(name, "mle", DEMO / name))
-        seqcredit("plot", "curves", *runs, "--only", *keys, "--out", folder / f"{name}.svg")
-    train(GUIDE, "mle", DEMO / GUIDE)
-    rows = [row(name) for name in ROWS]
-    rows.append(guided(folder / "guided-search.svg"))
+        runs = (DEMO / "mle-continued", DEMO / name)
+        about = f"Validation BLEU of {title(name)} on the demo, next to continued MLE; both start from the same MLE"
+        if done(DEMO / name):
+            seqcredit("plot", "curves", *runs, "--only", *keys, "--out", folder / f"{name}.svg")
+        show(name, f"![{about}]({name}.svg)" if done(DEMO / name) else None)
+    rows, about = [row(name) for name in ROWS], "Validation BLEU of MLE on the demo, for several weights of the guide"
+    best = guided(folder / "guided-search.svg") if done(DEMO / GUIDE) else None
+    rows.append(best or Row("MLE, guided search", math.nan, math.nan))
+    show(GUIDE, f"![{about}](guided-search.svg)" if best else None)
     index = folder / "index.md"
     index.write_text(TABLE.sub(lambda _: table(rows), index.read_text()))
 
 
 def main() -> None:
     """All of them."""
+    if "--trained" in sys.argv:
+        systems(trained=True)
+        return
     seqcredit("plot", "curves", *(DEMO / name for name in ("mle", "ac", "erac")), "--out", DOCS / "curves.svg")
     for name in ("raml", "vaml"):
         seqcredit("plot", "curves", DEMO / "mle", DEMO / name, "--out", DOCS / "algorithms" / f"{name}.svg")

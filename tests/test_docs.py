@@ -139,9 +139,10 @@ def test_the_recipe_with_a_function_of_ones_own_is_read(tmp_path: Path) -> None:
     assert metric(found.metric, tmp_path).label == "coverage"
 
 
-def test_the_sweep_file_is_one(tmp_path: Path) -> None:
-    """Every cell and every combination of its grid."""
+def test_the_sweep_file_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell and every combination of its grid; the repository has cells of the same names."""
     (block,) = blocks(DOCS / "sweeps.md", "toml")
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "sweep.toml").write_text(block)
     cells = read(tmp_path / "sweep.toml").cells.values()
     assert [cell.id for cell in cells if cell.name == "erac"] == ["erac-1"]
