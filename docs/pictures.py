@@ -1,11 +1,23 @@
-"""Draws the pictures of these pages anew from the runs of `make demo`: `make pictures`."""
+"""Draws the pictures of these pages anew from the runs of `make demo`: `make pictures`.
 
+python docs/pictures.py              train what the demo leaves out, all from its MLE; then all pictures
+python docs/pictures.py --trained    of the algorithms' pages alone, from what is trained already
+
+Writes docs/algorithms/index.md's table of scores; a system that is not trained yet stays visibly missing.
+"""
+
+import json
+import math
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from playwright.sync_api import sync_playwright
+
+from seqcredit.results import plots
 
 DOCS = Path(__file__).parent
 DEMO = Path("runs/demo")
@@ -15,23 +27,118 @@ FAILURES = {
     "no critic training": ("ac", "mle", ("phase.2.epochs=0",)),
     "learning rate x 30": ("ac", "ac", ("phase.3.learning_rate=0.03", "phase.3.mle_weight=0")),
 }
+# Systems with a page of their own, and what their picture shows. Each starts from the demo's MLE.
+SYSTEMS = {
+    "reinforce": ("bleu", "reward"),
+    "scst": ("bleu", "reward"),
+    "mixer": ("bleu", "reward"),
+    "mrt": ("bleu", "reward"),
+    "grpo": ("bleu", "reward"),
+    "scheduled-sampling": ("bleu", "nll"),
+    "professor-forcing": ("bleu", "reward"),
+    "ocd": ("bleu", "reward"),
+    "bso": ("bleu", "loss"),
+    "pcl": ("bleu", "reward"),
+    "a2c": ("bleu", "reward"),
+    "sac": ("bleu", "entropy"),
+}
+ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac", *SYSTEMS)
+GUIDE, WEIGHTS = "guide", (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+TABLE = re.compile(r"(?<=<!-- demo -->\n).*?(?=<!-- end -->)", re.DOTALL)
+MISSING = "*Not trained on the demo yet; `make pictures` does it and draws the curve here.*"
+NAMES = {"grpo": "GRPO", "scst": "SCST", "mixer": "MIXER", "mrt": "MRT", "ocd": "OCD", "bso": "BSO", "pcl": "PCL"}
+NAMES |= {"raml": "RAML", "a2c": "A2C", "sac": "SAC", "reinforce": "REINFORCE"}
 
 
-def seqcredit(*words: object) -> None:
-    """A command, as a user gives it."""
-    subprocess.run([Path(sys.executable).parent / "seqcredit", *map(str, words)], check=True)
+class Row(NamedTuple):
+    """A system's scores on the demo."""
+
+    name: str
+    validation: float
+    test: float
+
+
+def seqcredit(*words: object) -> str:
+    """A command, as a user gives it; what it prints."""
+    command = [Path(sys.executable).parent / "seqcredit", *map(str, words)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def train(recipe: str, start: str, out: Path, *more: object) -> Path:
+    """Train a recipe of the demo from one of its runs, unless that is done."""
+    if not done(out):
+        given = ("--data", DEMO / "data", "--init-from", DEMO / start, "--out", out, "--threads", 1)
+        shutil.rmtree(out, ignore_errors=True)
+        seqcredit("train", f"demo/{recipe}", *given, *more)
+    return out
 
 
 def fail(name: str) -> Path:
-    """Train one of the failures, unless it is there."""
+    """Train one of the failures."""
     recipe, start, changes = FAILURES[name]
-    out = DEMO / name.replace(" ", "-")
-    if not (out / "result.json").exists():
-        keys = [word for change in (*changes, "phase.3.name=joint", "phase.3.epochs=4") for word in ("--set", change)]
-        given = ("--data", DEMO / "data", "--init-from", DEMO / start, "--out", out, "--log-every", 20)
-        shutil.rmtree(out, ignore_errors=True)
-        seqcredit("train", f"demo/{recipe}", *given, *keys)
-    return out
+    keys = [word for change in (*changes, "phase.3.name=joint", "phase.3.epochs=4") for word in ("--set", change)]
+    return train(recipe, start, DEMO / name.replace(" ", "-"), "--log-every", 20, *keys)
+
+
+def row(name: str) -> Row:
+    """What a run has measured; nothing, if it is not there."""
+    if not done(DEMO / name):
+        return Row(title(name), math.nan, math.nan)
+    result = json.loads((DEMO / name / "result.json").read_text())
+    return Row(result["recipe"], [*result["validation"].values()][-1], result["bleu"])
+
+
+def done(run: Path) -> bool:
+    """Whether a run has come to its end."""
+    return (run / "result.json").exists()
+
+
+def title(name: str) -> str:
+    """What a page calls a system."""
+    return NAMES.get(name, name.replace("-", " "))
+
+
+def show(name: str, picture: str | None) -> None:
+    """Put a picture into the place that a page has for it, or say that there is none yet."""
+    for page in (DOCS / "algorithms").glob("*.md"):
+        place = re.compile(rf"(?<=<!-- curve {name} -->\n).*?(?=<!-- end -->)", re.DOTALL)
+        page.write_text(place.sub(lambda _: (picture or MISSING) + "\n", page.read_text()))
+
+
+def judge(split: str, weight: float) -> float:
+    """BLEU of MLE, searched with the guide."""
+    words = ("--guide", DEMO / GUIDE, "--guide-weight", weight, "--split", split, "--json")
+    return json.loads(seqcredit("evaluate", DEMO / "mle", *words))["score"]
+
+
+def guided(picture: Path) -> Row:
+    """Draw validation BLEU over the guide's weight; the scores with the best one."""
+    found = {weight: judge("valid", weight) for weight in WEIGHTS}
+    figure, panel = plots.load_pyplot().subplots(figsize=(4.4, 2.8))
+    panel.plot(range(len(found)), [*found.values()], color=plots.COLOURS[0], marker="o", ms=3, lw=1.2)
+    panel.set_xticks(range(len(found)), [f"{weight:g}" for weight in found])
+    panel.set(xlabel="weight of the guide, λ", title="validation BLEU")
+    panel.grid(alpha=0.3)
+    plots.save(figure, picture)
+    best = max(found, key=lambda weight: found[weight])
+    return Row(f"MLE, guided search (weight {best:g})", found[best], judge("test", best))
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown, with the best scores in bold."""
+    best = [max(row[column] for row in rows if not math.isnan(row[column])) for column in (1, 2)]
+    mle, continued = rows[0].test, rows[1].test
+    lines = ["| system | validation BLEU | test BLEU | to MLE | to continued MLE |", "|---|---|---|---|---|"]
+    for each in rows:
+        if math.isnan(each.test):
+            lines.append(f"| {each.name} | - | - | | |")
+            continue
+        scores = (f"**{x:.2f}**" if x == top else f"{x:.2f}" for x, top in zip(each[1:], best, strict=True))
+        differences = (
+            f"{each.test - base:+.2f}" if each is not rows[n] else "" for n, base in enumerate((mle, continued))
+        )
+        lines.append(f"| {' | '.join((each.name, *scores, *differences))} |")
+    return "\n".join(lines) + "\n"
 
 
 def photograph(page: Path, picture: Path) -> None:
@@ -45,11 +152,34 @@ def photograph(page: Path, picture: Path) -> None:
         browser.close()
 
 
+def systems(trained: bool = False) -> None:
+    """The pictures of the algorithms' pages, and the table that they share."""
+    folder = DOCS / "algorithms"
+    for name in () if trained else (*SYSTEMS, GUIDE):
+        train(name, "mle", DEMO / name)
+    for name, keys in SYSTEMS.items():
+        runs = (DEMO / "mle-continued", DEMO / name)
+        about = f"Validation BLEU of {title(name)} on the demo, next to continued MLE; both start from the same MLE"
+        if done(DEMO / name):
+            seqcredit("plot", "curves", *runs, "--only", *keys, "--out", folder / f"{name}.svg")
+        show(name, f"![{about}]({name}.svg)" if done(DEMO / name) else None)
+    rows, about = [row(name) for name in ROWS], "Validation BLEU of MLE on the demo, for several weights of the guide"
+    best = guided(folder / "guided-search.svg") if done(DEMO / GUIDE) else None
+    rows.append(best or Row("MLE, guided search", math.nan, math.nan))
+    show(GUIDE, f"![{about}](guided-search.svg)" if best else None)
+    index = folder / "index.md"
+    index.write_text(TABLE.sub(lambda _: table(rows), index.read_text()))
+
+
 def main() -> None:
     """All of them."""
+    if "--trained" in sys.argv:
+        systems(trained=True)
+        return
     seqcredit("plot", "curves", *(DEMO / name for name in ("mle", "ac", "erac")), "--out", DOCS / "curves.svg")
     for name in ("raml", "vaml"):
         seqcredit("plot", "curves", DEMO / "mle", DEMO / name, "--out", DOCS / "algorithms" / f"{name}.svg")
+    systems()
     failures = [fail(name) for name in FAILURES]
     seqcredit("plot", "curves", DEMO / "erac", *failures, "--out", DOCS / "failures.svg")
     seqcredit("plot", "credit", DEMO / "erac", "--sentence", 5, "--out", DOCS / "credit.svg")

@@ -17,17 +17,47 @@ from transformers import T5Config, T5ForConditionalGeneration
 import needs
 from seqcredit.algorithms import ALGORITHMS
 from seqcredit.cli import _named, parser
-from seqcredit.experiments.recipe import Recipe
+from seqcredit.experiments.plan import read
+from seqcredit.experiments.recipe import Recipe, load
 from seqcredit.models.build import LSTM, HuggingFace, Transformer
+from seqcredit.rewards.metrics import corpus, metric
 from seqcredit.rewards.payoff import Payoff
 from tokenizing import learn
 
 DOCS = Path(__file__).parents[1] / "docs"
 ROOT = DOCS.parent
 PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / "results" / "README.md"]
+MAKEFILE = (ROOT / "Makefile").read_text()
+EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 
 WORDS = "assert both.parts[0][1].at == 'words'"
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+# The languages of each page's blocks of code: every block of these runs in a test here, README's in test_package.
+RUN = {
+    "README.md": {"python"},
+    "CONTRIBUTING.md": {"python", "toml", "sh"},
+    "docs/guide.md": {"python"},
+    "docs/hugging-face.md": {"python"},
+    "docs/scaling.md": {"python"},
+    "docs/start.md": {"python"},
+    "docs/sweeps.md": {"toml"},
+    "docs/your-own-model.md": {"python", "toml"},
+}
+# Lines of blocks that are not run, besides commands of seqcredit, which take the reader's data or hours: and why.
+NOT_RUN = {
+    "python3 -m venv .venv": "fetches packages; `make test` does the same",
+    ". .venv/bin/activate": "belongs to it",
+    "pre-commit install": "changes the clone; `make lint` runs the same tools",
+    "torchrun --nproc-per-node 2 train.py": "runs in test_the_page_about_size_runs_by_two_processes_as_by_one",
+    "PYTHONPATH=tests python -m fuzz --seed 3 --case 66": "tests/fuzz has tests of its own",
+    "PYTHONPATH=tests python -m fuzz.accidents --seed 1 --case 23": "the same",
+}
+
+
+def fences(page: Path) -> list[tuple[str, str]]:
+    """Language and text of every fenced block."""
+    found = re.findall(r"^(`{3,})([^\n]*)\n(.*?)^\1$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [(language, text) for _, language, text in found]
 
 
 def blocks(page: Path, language: str = "python") -> list[str]:
@@ -70,6 +100,53 @@ def test_start_here_has_the_readmes_example() -> None:
     for more in (", test=test", ', out="runs/mle"', ', out="runs/erac"'):
         start = start.replace(more, "")
     assert start.splitlines()[:-1] == readme.splitlines()[:-1]
+
+
+@pytest.mark.slow
+def test_start_here_runs(tmp_path: Path) -> None:
+    """Its script, and every command on the two runs that this leaves; no browser is opened."""
+    (script,) = blocks(DOCS / "start.md")
+    formal, casual = run(tmp_path, script).splitlines()[-1].split(" / ")
+    assert "ten" in formal
+    assert re.fullmatch(r"(well|so|look|oh) , that would be ten", casual)
+    lines = [line for language, text in fences(DOCS / "start.md") if not language for line in text.splitlines()]
+    commands = [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("seqcredit")]
+    assert [words[0] for words in commands] == ["inspect", "compare", "headroom"]
+    for words in commands:
+        command = [sys.executable, "-m", "seqcredit", *(word for word in words if word != "--open")]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "credit.html").stat().st_size > 10_000
+
+
+def test_the_guides_metric_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the name and the direction that it gives itself."""
+    (code,) = blocks(DOCS / "guide.md")
+    (tmp_path / "letters_off.py").write_text(code)
+    made = metric("letters_off:score", tmp_path)
+    assert (made.label, made.higher) == ("letters off", False)
+    assert corpus(made, [["a", "bc"]], [[["a"]]]).value == 3
+
+
+def test_the_recipe_with_a_function_of_ones_own_is_read(tmp_path: Path) -> None:
+    """As keys of the recipe that contributing shows."""
+    (fragment,), (recipe,) = blocks(DOCS / "your-own-model.md", "toml"), blocks(ROOT / "CONTRIBUTING.md", "toml")
+    key, _, payoff = fragment.partition("\n\n")
+    (tmp_path / "my_scores.py").write_text("def coverage(text, references):\n    return 1.0\n")
+    (tmp_path / "own.toml").write_text(recipe.replace("\n\n[actor]", f"\n{key}\n\n{payoff}\n[actor]"))
+    found = load(tmp_path / "own.toml")
+    assert (found.metric, found.payoff.metric) == ("my_scores:coverage",) * 2
+    assert metric(found.metric, tmp_path).label == "coverage"
+
+
+def test_the_sweep_file_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell and every combination of its grid; the repository has cells of the same names."""
+    (block,) = blocks(DOCS / "sweeps.md", "toml")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sweep.toml").write_text(block)
+    cells = read(tmp_path / "sweep.toml").cells.values()
+    assert [cell.id for cell in cells if cell.name == "erac"] == ["erac-1"]
+    assert len([cell for cell in cells if cell.name.startswith("ablation")]) == 4 * 3
 
 
 @pytest.mark.slow
@@ -171,6 +248,21 @@ def test_the_readme_is_short_and_its_badges_are_true() -> None:
     assert f"\nversion: {about['version']}\n" in (ROOT / "CITATION.cff").read_text()
 
 
+def test_defaults_on_the_pages_of_algorithms_are_those_of_the_code() -> None:
+    """`key = value` in a page's row of keys, for one of the objectives that the row names."""
+    seen = 0
+    for page in (DOCS / "algorithms").glob("*.md"):
+        for row in re.findall(r"^\| \*\*keys\*\* \|.*$", page.read_text(), re.MULTILINE):
+            kinds = [ALGORITHMS[name] for name in re.findall(r'objective = "(\w+)"', row)] or [ALGORITHMS["mle"]]
+            defaults = [{field.name: field.default for field in fields(kind)} for kind in kinds]
+            for key, value in re.findall(r"`(\w+) = ([^`]+)`", row):
+                if page.stem != "guided-search":  # which says what to set
+                    wanted = tomllib.loads(f"x = {value}")["x"]
+                    assert any(known.get(key, "") == wanted for known in defaults), (page.stem, key, value)
+                    seen += 1
+    assert seen > 50
+
+
 def test_every_algorithm_has_a_page() -> None:
     """Each name in a recipe is on the page of its algorithm, or among the algorithms."""
     text = "".join(path.read_text() for path in (DOCS / "algorithms").glob("*.md"))
@@ -181,15 +273,25 @@ def test_every_algorithm_has_a_page() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_of_a_page_can_be_given(page: Path) -> None:
     """With these options: lines of blocks without a language, and names in the text. They are not run here."""
-    text = page.read_text()
-    fenced = re.findall(r"^(`{3,})(.*)\n(.*?)^\1$", text, re.DOTALL | re.MULTILINE)
-    for block in (block for _, language, block in fenced if not language):
-        for line in (line for line in block.splitlines() if "seqcredit" in line and not line.startswith("#")):
-            words = shlex.split(line.split(" | ")[-1], comments=True)
-            if words[:1] == ["seqcredit"]:
-                assert parser().parse_args(words[1:]).run, line
-    for name in re.findall(r"`seqcredit ([a-z]+)\b", text):
+    for line in (line for language, text in fences(page) if not language for line in text.splitlines()):
+        words = shlex.split(line.split(" | ")[-1], comments=True)
+        if words[:1] == ["seqcredit"]:
+            assert parser().parse_args(words[1:]).run, line
+        elif words[:1] == ["make"]:
+            assert f"\n{words[1]}:" in MAKEFILE, line
+        elif words[:2] == ["pip", "install"]:
+            assert {extra for word in words for extra in re.findall(r"[\w-]+", word.partition("[")[2])} <= EXTRAS, line
+        else:
+            assert not words or " ".join(words) in NOT_RUN, line
+    for name in re.findall(r"`seqcredit ([a-z]+)\b", page.read_text()):
         assert name in _named(), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_of_code_is_run(page: Path) -> None:
+    """Blocks without a language are commands; `text` is what something printed; Sphinx reads those in braces."""
+    languages = {language for language, _ in fences(page) if not language.startswith("{")}
+    assert languages - {"", "text"} == RUN.get(str(page.relative_to(ROOT)), set())
 
 
 def test_pages_from_the_code_are_current() -> None:

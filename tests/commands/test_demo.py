@@ -114,6 +114,17 @@ def test_what_to_run_next_is_there() -> None:
     from seqcredit.cli import parser
 
     for line in demo.next_steps(Path("runs/demo")):
-        words = line.split("|")[-1].split("      ")[0].split()
+        words = line.split("|")[-1].partition("#")[0].split()
         assert words[0] == "seqcredit"
         assert parser().parse_args(words[1:]).run
+    assert line.endswith("--out runs/demo/credit.html --open")
+
+
+def test_next_steps_can_be_pasted_where_the_shell_does_not_find_seqcredit(tmp_path: Path, monkeypatch) -> None:
+    """After `make demo` alone, which puts it into .venv."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", [".venv/bin/seqcredit", "demo"])
+    steps = demo.next_steps(Path("runs/demo"), name=demo.program())
+    assert all(line.split("|")[-1].split()[0] == ".venv/bin/seqcredit" for line in steps)
+    (tmp_path / "seqcredit").touch(mode=0o755)
+    assert demo.program() == "seqcredit"

@@ -45,7 +45,7 @@ def test_figures_significance_and_sentences(
     lower = "" if metric.higher else ", lower is better"
     change = f"({found.system - found.baseline:+.2f}{lower}, p = {found.p:.4f})"
     assert lines[1] == f"{two.folder}  {metric.label} {found.system:.2f}  {change}"
-    assert lines[2].endswith(f"paired bootstrap, {found.signature}")
+    assert lines[2].endswith(f"(paired bootstrap, {found.signature})")
     worst = differences(*said, known, metric)[0]
     head = f"\n{worst.example + 1}: sentence {metric.label} {worst.baseline:.{digits}f} -> {worst.system:.{digits}f}"
     assert lines[3] == head

@@ -162,6 +162,17 @@ def test_curves_have_a_line_a_run(tiny, tmp_path: Path) -> None:
             assert_drawn(points, past.curve(key))
 
 
+def test_some_curves_alone(tiny, tmp_path: Path) -> None:
+    out = tmp_path / "curves.svg"
+    assert command("curves", tiny.done.folder, "--only", "entropy", "bleu", "--out", out) == 0
+    said = texts(out)
+    assert {"entropy of the policy", "validation BLEU"} <= {*said}
+    assert "sample BLEU" not in said
+    drawn = lines(out, plots.COLOURS[0], 1.2)
+    for points, key in zip(drawn, ("entropy", "bleu"), strict=True):
+        assert_drawn(points, history(tiny.done).curve(key))
+
+
 def test_many_runs_are_told_apart() -> None:
     styles = [plots._style(number) for number in range(20)]
     assert len({(style["color"], style["ls"]) for style in styles}) == 20
@@ -234,6 +245,7 @@ def test_the_same_figure_has_the_same_bytes(ending: str, kinds: tuple, tiny, by_
     [
         (("curves", "{done}", "--out", "{tmp}/x.pdf"), "ends in .png or .svg"),
         (("curves", "{tmp}", "--out", "{tmp}/x.png"), "is not a run folder"),
+        (("curves", "{done}", "--only", "bleu", "joy", "--out", "{tmp}/x.png"), "no curve of joy: choose from bleu, "),
         (("tau", "{cells}/mle-1.json", "--out", "{tmp}/x.png"), "no cell of AC or ERAC"),
         (("costs", "{cells}", "--out", "{tmp}/x.png"), "No cell among them has kept what its validations had cost"),
         (("ablation", "{cells}", "--out", "{tmp}/x.png"), "differ in smoothing and target_rate alone"),

@@ -13,12 +13,12 @@ SUMS = {"td": [30.0, 200.0], "reward": [40.0, 80.0], "actor_gradient": [5.0, 10.
 def test_a_line_says_where_how_fast_how_long_and_how_well() -> None:
     text = watch.line("joint", 1, [100, 100, 80], 25, SUMS, updates=5, seconds=10.0)
     assert text == (
-        "joint: epoch 2/3, 25/100, 20 tokens/s, 2 min left, phase at most 5 min  TD 0.15  reward 0.5"
+        "joint: epoch 2/3, update 25/100, 20 tokens/s, epoch ends in 2 min, phase in 5 min at most  TD 0.15  reward 0.5"
     )  # 75 updates of 2 seconds in this epoch, 80 in the one after
 
 
 def test_without_tokens_the_speed_counts_updates() -> None:
-    assert ", 0.5 updates/s, 20 s left" in watch.line("raml", 0, [100], 90, {"loss": [1.0, 1.0]}, 5, 10.0)
+    assert ", 0.5 updates/s, epoch ends in 20 s" in watch.line("raml", 0, [100], 90, {"loss": [1.0, 1.0]}, 5, 10.0)
 
 
 @pytest.mark.parametrize(

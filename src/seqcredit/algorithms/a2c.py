@@ -29,7 +29,7 @@ class A2c(Sampling):
 
     entropy_weight: float = option(0.01, NOT_NEGATIVE)  # beta, weight of the actor's entropy in every state
     trace: float = option(1.0, SHARE)  # lambda of GAE: 0 looks one step ahead, 1 to the end
-    steps: int = option(0, FROM_0)  # rewards that a target counts at the most, n-step with trace = 1; 0: all
+    steps: int = option(0, FROM_0)  # most rewards that a target counts (n-step if trace = 1); 0: all
     critic_first: int = option(0, FROM_0)  # updates in which the critic learns alone
     critic_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
     critic_clip: float | None = option(None, ABOVE_0)  # clip if not given

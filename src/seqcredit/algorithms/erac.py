@@ -45,10 +45,10 @@ class Judging(Phase):
     bound_value: Literal["eos", "free"] = option("eos", paper="eos", released="free")  # V at the bound: Q(eos), or all
     trace: float = option(0.0, SHARE)  # lambda: 0 looks one step ahead, as in the paper; 1 to the end
     trace_end: float | None = option(None, SHARE)  # what it has become at the phase's end; trace if not given
-    trace_steps: int = option(0, FROM_0)  # rewards that it counts at the most, n-step targets with trace = 1; 0: all
+    trace_steps: int = option(0, FROM_0)  # most rewards that it counts (n-step if trace = 1); 0: all
     samples: int = option(2, FROM_1)  # sequences drawn for each sentence
-    extra_length: int = option(5, FROM_0)  # a sample's bound, eos included: so much over the batch's longest reference
-    longest_sample: int = option(50, FROM_1)  # and at the most this
+    extra_length: int = option(5, FROM_0)  # most tokens of a sample beyond the batch's longest reference, eos included
+    longest_sample: int = option(50, FROM_1)  # most tokens of a sample
     judged_by: Literal["return_error", "td"] = option("return_error", released="td")  # what really followed, or TD
     exact_eos: float = option(0.0, NOT_NEGATIVE)  # weight of the squared error of Q(eos) at every prefix, known exactly
     exact: int = option(0, FROM_0)  # short validation sentences to compare Q with rollouts of the actor on
@@ -168,10 +168,10 @@ class ActorCritic(Judging, Leashed):
     decays: int = option(6, FROM_0)  # then stop
     beta1: float = option(0.9, BELOW_1, released=0.0)  # Adam's first decay rate
     samples: int = option(1, FROM_1)  # sequences drawn for each sentence
-    extra_length: int = option(10, FROM_0)  # a sample's bound, eos included: so much over the longest reference
+    extra_length: int = option(10, FROM_0)  # most tokens of a sample beyond the longest reference, eos included
     mle_weight: float = option(0.1, NOT_NEGATIVE)
     cautious: bool = False  # the actor's steps are as much shorter as Q explains less of the returns' variance
-    keeps_start: bool = True  # it ends as it began if that validates best; comparisons with what does not say false
+    keeps_start: bool = True  # validation may choose the starting weights as the best; false for comparisons with MLE
     entropy_form: Literal["exact", "normalised"] = option("exact", paper="exact", released="normalised")
     critic_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
     critic_clip: float | None = option(None, ABOVE_0)  # clip if not given

@@ -25,9 +25,9 @@ class Mixer(Reinforce):
     guarded: ClassVar[bool] = False  # the reward falls by itself while less of the reference is given
 
     baseline: Literal["greedy", "others", "mean", "none"] = "mean"  # the paper learns one, from the states
-    delta_start: int = option(2, FROM_0)  # Delta at first
-    delta: int = option(2, FROM_0)  # what Delta grows by
-    delta_every: int = option(500, FROM_1)  # after so many updates
+    delta_start: int = option(2, FROM_0)  # tokens that are drawn at first, Delta
+    delta: int = option(2, FROM_0)  # tokens that Delta grows by
+    delta_every: int = option(500, FROM_1)  # number of updates until Delta grows again
 
     def drawn(self, progress: Progress) -> int:
         """Delta: how many of the last tokens are drawn."""

@@ -156,8 +156,8 @@ class Phase(Options, ABC):
     gradient_checkpointing: bool = False  # backward computes what is within layers anew: less memory, more time
     precision: Literal["float32", "bf16"] = "float32"  # of a loss's products; weights and sums keep theirs
     clip: float = option(5.0, ABOVE_0)  # global gradient norm, of each network
-    epochs: int = option(30, EPOCHS)  # at the most
-    updates: int = option(0, FROM_0)  # at the most; 0 is as many as the epochs have
+    epochs: int = option(30, EPOCHS)  # at most
+    updates: int = option(0, FROM_0)  # at most; 0: only epochs count
     decay: float = option(0.5, UP_TO_1)  # factor of the learning rate when validation does not improve
     decays: int = option(6, FROM_0)  # then stop
     anneal: bool = False  # besides, the learning rate falls in a straight line, to 0 after the last epoch

@@ -40,9 +40,9 @@ class Proposing(Phase):
     samples: int = option(5, FROM_1)  # M, the reference included
     proposal: Proposal = "ngram"  # "exact": from P_R, of the edit distance; "policy": from P_Q; "mixed": half and half
     longest: int = option(4, FROM_1)  # words of a replaced n-gram
-    words: Literal["uniform", "likely"] = "uniform"  # in its place: any, or such as one would confuse with the right
+    words: Literal["uniform", "likely"] = "uniform"  # what replaces it: any words, or likely ones
     corruption: float = option(0.2, SHARE)  # share of corrupted words
-    bound: int = option(51, FROM_1)  # T: tokens of a sequence at the most, eos included
+    bound: int = option(51, FROM_1)  # T: most tokens of a sequence, eos included
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -23,11 +23,11 @@ class Sampling(Leashed):
     guarded: ClassVar[bool] = True
 
     samples: int = option(1, FROM_1)  # sequences drawn for each sentence
-    extra_length: int = option(10, FROM_0)  # a sample's bound, eos included: so much over the longest reference
-    longest_sample: int = option(50, FROM_1)  # and at the most this
-    mle_weight: float = option(0.0, NOT_NEGATIVE)  # of the references' likelihood beside the samples
-    entropy_weight: float = option(0.0, NOT_NEGATIVE)  # of the entropy in every state of the samples
-    keeps_start: bool = True  # it ends as it began if that validates best; comparisons with what does not say false
+    extra_length: int = option(10, FROM_0)  # most tokens of a sample beyond the longest reference, eos included
+    longest_sample: int = option(50, FROM_1)  # most tokens of a sample
+    mle_weight: float = option(0.0, NOT_NEGATIVE)  # weight of the references' likelihood
+    entropy_weight: float = option(0.0, NOT_NEGATIVE)  # weight of the entropy in every state of the samples
+    keeps_start: bool = True  # validation may choose the starting weights as the best; false for comparisons with MLE
 
     @property
     def validates_start(self) -> bool:

@@ -6,16 +6,18 @@ import sys
 
 from seqcredit.commands import shared
 
-ABOUT = "time a step of every algorithm on made-up data (about 10 minutes)"
+ABOUT = "time a step of each algorithm on made-up data (about 10 minutes)"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """How often, and what is measured."""
     shared.count_option(parser, "--rounds", 7)
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
-    parser.add_argument("--profile", type=shared.wanted, metavar="FILE", help="only write a trace of one ERAC step")
     parser.add_argument(
-        "--growth", type=shared.wanted, metavar="FILE", help="only plot how cost grows, as .png or .svg"
+        "--profile", type=shared.wanted, metavar="FILE", help="write a trace of one ERAC step, and nothing else"
+    )
+    parser.add_argument(
+        "--growth", type=shared.wanted, metavar="FILE", help="plot how the cost grows (.png or .svg), and nothing else"
     )
     shared.threads_option(parser)
 

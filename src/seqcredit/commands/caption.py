@@ -5,15 +5,15 @@ import argparse
 from seqcredit.commands import shared
 from seqcredit.errors import UserError, require
 
-ABOUT = "describe pictures"
+ABOUT = "write captions for pictures"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """By which run, which pictures, and how."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
     parser.add_argument("pictures", nargs="+", type=shared.given, metavar="PICTURE", help="JPEG or PNG files")
     parser.add_argument("--n-best", type=shared.width, default=1, metavar="N", help="print the N best")
-    parser.add_argument("--scores", action="store_true", help="log-probabilities too")
+    parser.add_argument("--scores", action="store_true", help="print the log-probability before each")
     shared.backbone_option(parser)
     shared.search_options(parser)
 

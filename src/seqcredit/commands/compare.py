@@ -4,15 +4,15 @@ import argparse
 
 from seqcredit.commands import shared
 
-ABOUT = "compare two runs on the same split, with significance"
+ABOUT = "compare two runs on the same data, with a significance test"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Two runs and a split."""
-    parser.add_argument("baseline", metavar="RUN", type=shared.given)
-    parser.add_argument("system", metavar="RUN", type=shared.given)
+    parser.add_argument("baseline", metavar="BASELINE", type=shared.given, help="a run folder")
+    parser.add_argument("system", metavar="RUN", type=shared.given, help="the run folder to compare with it")
     parser.add_argument("--split", default="test", help="a split that both have been evaluated on (default: test)")
-    about = "sentences that differ most (default: 5)"
+    about = "how many of the sentences that differ most to print (default: 5)"
     parser.add_argument("--show", type=shared.natural, default=5, metavar="N", help=about)
     shared.metric_option(parser)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seqcredit.types import Json
 
 Say = Callable[[str], None]
-ABOUT = "train all algorithms on made-up data and compare them (4 minutes)"
+ABOUT = "train the algorithms of the paper on made-up data and compare them (about 4 minutes)"
 ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac")
 FIRST = "mle"
 ALONE = "vaml"  # begins beside it, for it needs nothing of it
@@ -27,27 +27,27 @@ RECIPES = {"translation": "demo", "captioning": "demo-captioning"}
 EVERY = 10.0  # seconds between two lines of progress where there is no terminal
 STORY = {
     "translation": """\
-Here a small network learns to translate a made-up part of German. Most right answers are casual (60 %), but each begins
-with one of four words (well, so, look, oh), so that the most probable first word is a formal one. MLE takes that word
-and is wrong more often than not. Which algorithms find out what a first word leads to?
+A small network learns to translate a made-up part of German. Most correct translations are casual (60 %), but they
+begin with one of four words (well, so, look, oh), so the most probable first word is a formal one. MLE picks that word
+and is wrong more often than not. Which algorithms learn what a first word leads to?
 """,
     "captioning": """\
-Here a small network learns to describe pictures of two shapes, each with three captions. Most captions are casual
-(60 %), but they begin in four ways (here is, that is, look at, i see), so that the most probable first word is a formal
-one. MLE takes that word and is wrong more often than not. Which algorithms find out what a first word leads to?
+A small network learns to describe pictures of two shapes, each with three captions. Most captions are casual (60 %),
+but they begin in one of four ways (here is, that is, look at, i see), so the most probable first word is a formal one.
+MLE picks that word and is wrong more often than not. Which algorithms learn what a first word leads to?
 """,
 }
 LEARNS = {
-    "mle": "the reference's next word; the others are compared with it",
-    "mle-continued": "as MLE does, for longer: is it only the time?",
-    "raml": "sentences near the reference too, the nearer the more",
-    "vaml": "a target for every word, from a Q that is learned first",
-    "ac": "from its own samples: a critic says what each word was worth",
-    "erac": "as AC does, and is paid for staying undecided too",
+    "mle": "learns the next word of the reference; the baseline",
+    "mle-continued": "MLE for longer: shows what more training alone gains",
+    "raml": "also learns sentences near the reference; closer ones count more",
+    "vaml": "learns the same sentences, with a target for each word from a Q that is learned first",
+    "ac": "learns from its own samples; a critic says what each word is worth",
+    "erac": "as AC, with a bonus for entropy",
 }
 WHY_VAML = """\
-VAML is below RAML: its targets are only as good as the Q that it learned, which is still far from the exact one (next
-line). With an exact Q it came up to RAML on real data, not above it: docs/results/cmudict.md.\
+VAML is below RAML because its targets are only as good as the Q that it has learned, which is still far from the exact
+one (see the next line). With the exact Q it was level with RAML on real data, not better: docs/results/cmudict.md.\
 """
 
 
@@ -90,11 +90,11 @@ QUICK = {
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which data, which rows, and how much of it."""
-    parser.add_argument("task", nargs="?", choices=tuple(RECIPES), default="translation")
+    parser.add_argument("task", nargs="?", choices=tuple(RECIPES), default="translation", help="default: translation")
     about = "default: runs/demo, runs/demo-captioning; with --quick, runs/demo-quick, runs/demo-captioning-quick"
     parser.add_argument("--out", type=shared.wanted, metavar="FOLDER", help=about)
-    parser.add_argument("--only", nargs="+", choices=ROWS, metavar="NAME", help=f"some of {', '.join(ROWS)}")
-    about = "a minute: fewer epochs, a shorter test, and only MLE, continued MLE and ERAC"
+    parser.add_argument("--only", nargs="+", choices=ROWS, metavar="NAME", help=f"train only some of {', '.join(ROWS)}")
+    about = "one minute: fewer epochs, a smaller test set, and only MLE, continued MLE and ERAC"
     parser.add_argument("--quick", action="store_true", help=about)
 
 
@@ -110,18 +110,20 @@ def run(options: argparse.Namespace) -> int:
     require(not other, f"--quick trains {', '.join(size.changes)}: leave out --only {' '.join(other)}.")
     out = options.out or Path("runs") / (RECIPES[options.task] + ("-quick" if options.quick else ""))
     taken = out.exists() and any(out.iterdir())
-    require(not taken, f"{out} is there already; remove it, or choose another folder with --out.")
+    require(not taken, f"{out} is there already: remove it, or choose another folder with --out.")
     print(STORY[options.task])
     for name in (name for name in ROWS if name == FIRST or name in names):
-        print(f"  {name:14} learns {LEARNS[name]}")
+        print(f"  {name:14} {LEARNS[name]}")
     print(flush=True)
     Console().print(compare(out, Progress(out), options.task, size, names))
     for line in remarks(out, size.judged) if options.task == "translation" else ():
         print(line, flush=True)
-    look, *others = next_steps(out, options.task)
-    print(f"\nSee the credit of every word, MLE beside ERAC:\n  {look}\nNext:")
-    for line in others:
-        print(f"  {line}")
+    if "erac" in names:
+        *others, look = next_steps(out, options.task, program())
+        print("\nMore to try:")
+        for line in others:
+            print(f"  {line}")
+        print(f"\nTo see the credit of every word, MLE next to ERAC, in your browser:\n  {look}")
     return 0
 
 
@@ -264,7 +266,7 @@ def table(out: Path, names: Sequence[str] = ROWS) -> "Table":
 
 
 def remarks(out: Path, sentences: int) -> Iterator[str]:
-    """What the table does not say by itself, and how good the learned Q are."""
+    """What the table does not show: why VAML is below RAML, and how good the learned Q are."""
     there = [name for name in ("raml", "vaml") if (out / name / "result.json").exists()]
     if len(there) == 2 and read(out, "vaml")["bleu"] < read(out, "raml")["bleu"]:
         yield WHY_VAML
@@ -281,7 +283,7 @@ def credit_lines(out: Path, sentences: int) -> Iterator[str]:
     if (out / "vaml").exists():
         vaml = against_edit_oracle(Run.open(out / "vaml"), prepared, "test", sentences)
         yield (
-            f"VAML's Q against {vaml.judge}, {vaml.states:,} states: mean error {vaml.absolute:.2f} (untrained "
+            f"VAML's Q against {vaml.judge}, in {vaml.states:,} states: mean error {vaml.absolute:.2f} (untrained "
             f"{vaml.untrained:.2f}), KL of the token targets {vaml.kl:.2f} (untrained {vaml.untrained_kl:.2f})"
         )
     for name in (name for name in ("ac", "erac") if (out / name).exists()):
@@ -290,16 +292,25 @@ def credit_lines(out: Path, sentences: int) -> Iterator[str]:
         yield f"{name.upper()}'s critic against {error.judge}: {figures}"
 
 
-def next_steps(out: Path, task: str = "translation") -> Sequence[str]:
-    """What to run after it: the credit page first."""
+def program() -> str:
+    """How to call seqcredit: by its name, or where `make` has put it if the shell does not find it."""
+    import shutil
+
+    if shutil.which("seqcredit"):
+        return "seqcredit"
+    return sys.argv[0] if Path(sys.argv[0]).name == "seqcredit" else f"{sys.executable} -m seqcredit"
+
+
+def next_steps(out: Path, task: str = "translation", name: str = "seqcredit") -> Sequence[str]:
+    """What to run after it: the credit page last."""
     mine, page = f"{RECIPES[task]}/erac", f"{out / 'credit.html'}"
     steps = [
-        f"seqcredit inspect {out / 'mle'} {out / 'erac'} --critic {out / 'erac'} --out {page} --open",
-        f"seqcredit compare {out / 'mle'} {out / 'erac'}      significance, and the sentences that differ most",
-        f"seqcredit headroom {out / 'mle'} {out / 'erac'}      what could be gained before, and what is left",
-        f"seqcredit train {mine} --data {out / 'data'} --init-from {out / 'mle'} --set phase.3.tau=0.1",
+        f"{name} compare {out / 'mle'} {out / 'erac'}      # a significance test, and the sentences that differ most",
+        f"{name} headroom {out / 'mle'} {out / 'erac'}     # what MLE could still gain, and what is left after ERAC",
+        f"{name} train {mine} --data {out / 'data'} --init-from {out / 'mle'} --set phase.3.tau=0.1",
+        f"{name} inspect {out / 'mle'} {out / 'erac'} --critic {out / 'erac'} --out {page} --open",
     ]
     if task == "translation":
         sentence = "der alte mann hat gestern ein buch gekauft ."
-        steps.insert(2, f'echo "{sentence}" | seqcredit translate {out / "erac"} --n-best 3')
+        steps.insert(1, f'echo "{sentence}" | {name} translate {out / "erac"} --n-best 3')
     return steps

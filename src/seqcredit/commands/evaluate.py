@@ -6,15 +6,15 @@ import sys
 from seqcredit.commands import shared
 from seqcredit.errors import UserError
 
-ABOUT = "decode a split with a trained run and score it"
+ABOUT = "decode a data split with a trained run, and score it"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, on what, and how it searches."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
     shared.split_option(parser)
     parser.add_argument(
-        "--raw", nargs=2, type=shared.given, metavar=("SOURCE", "REFERENCE"), help="two text files instead"
+        "--raw", nargs=2, type=shared.given, metavar=("SOURCE", "REFERENCE"), help="two text files, instead of a split"
     )
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     shared.metric_option(parser)

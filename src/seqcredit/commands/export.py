@@ -4,16 +4,16 @@ import argparse
 
 from seqcredit.commands import shared
 
-ABOUT = "write one folder that works elsewhere, for from_pretrained too"
+ABOUT = "write a trained model to a folder of its own, for from_pretrained too"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, and where to."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
     parser.add_argument("out", metavar="OUT", type=shared.wanted, help="the folder to make")
-    about = "adapters become part of the weights (default: a folder of adapters, as peft writes it)"
+    about = "merge LoRA adapters into the weights (default: write the adapters alone, as peft does)"
     parser.add_argument("--merged", action="store_true", help=about)
-    parser.add_argument("--phase", help="weights of this phase (default: the last one)")
+    parser.add_argument("--phase", help="use the weights of this phase (default: the last one)")
 
 
 def run(options: argparse.Namespace) -> int:

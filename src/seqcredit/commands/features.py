@@ -9,7 +9,7 @@ ABOUT = "turn a folder of images into features that training reads"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which images, where to, by which network."""
-    parser.add_argument("folder", metavar="FOLDER", type=shared.given, help="with .jpg, .jpeg and .png files")
+    parser.add_argument("folder", metavar="FOLDER", type=shared.given, help="a folder of .jpg, .jpeg and .png files")
     parser.add_argument(
         "out", metavar="OUT", type=shared.wanted, help="the folder to write features.npy and features.txt into"
     )

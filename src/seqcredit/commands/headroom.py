@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from seqcredit.data.prepared import Prepared
     from seqcredit.experiments.runs import Run
 
-ABOUT = "measure what runs could still gain by better decisions"
+ABOUT = "measure what runs could still gain by choosing their words better"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, on what, and how many samples."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
     shared.split_option(parser, "valid")
-    about = "sentences drawn for each source, half of them to choose from and half to judge by"
+    about = "samples per source: half to choose from, half to judge by"
     shared.count_option(parser, "--samples", 32, about)
     shared.metric_option(parser)
     shared.device_option(parser)

@@ -6,16 +6,16 @@ from pathlib import Path
 from seqcredit.commands import shared
 from seqcredit.errors import UserError, require
 
-ABOUT = "show the credit of every token as one HTML page"
+ABOUT = "show the credit of every token on an HTML page"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, which examples, and where to."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
     shared.split_option(parser)
     shared.count_option(parser, "--count", 1000, "examples at the most")
     parser.add_argument("--source", metavar="TEXT", help="a sentence of your own instead of a split")
-    about = "its translation; may be repeated"
+    about = "a translation of it; may be given several times"
     parser.add_argument("--reference", action="append", default=[], metavar="TEXT", help=about)
     parser.add_argument("--photographs", type=shared.given, metavar="FOLDER", help="captioning: where the pictures are")
     parser.add_argument(

@@ -4,7 +4,7 @@ import argparse
 
 from seqcredit.commands import shared
 
-ABOUT = "draw a figure from cells or runs, as PNG or SVG"
+ABOUT = "draw a figure of runs or of recorded results, as PNG or SVG"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -17,25 +17,28 @@ def options(parser: argparse.ArgumentParser) -> None:
         return made
 
     for name, about in (
-        ("tau", "test BLEU of AC and ERAC over the temperature, with its range over seeds"),
-        ("ablation", "validation BLEU of ERAC over smoothing and target rate, as a heat map"),
-        ("costs", "validation over samples drawn and over seconds of the processor"),
+        ("tau", "test BLEU of AC and ERAC against the temperature, with its range over seeds"),
+        ("ablation", "validation BLEU of ERAC by smoothing and target rate, as a heat map"),
+        ("costs", "validation against samples drawn, and against processor time"),
     ):
         kind(name, about).add_argument(
             "cells", nargs="+", metavar="RESULTS", type=shared.given, help="as of `seqcredit table`"
         )
-    drawn = kind("forest", "differences of rows to a baseline, with their intervals")
+    drawn = kind("forest", "differences from a baseline, with confidence intervals")
     drawn.add_argument("cells", nargs="+", metavar="RESULTS", type=shared.given, help="as of `seqcredit table`")
     drawn.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
-    drawn = kind("curves", "what runs have logged, over updates")
-    drawn.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
+    drawn = kind("curves", "learning curves: what runs have logged at each update")
+    drawn.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
+    drawn.add_argument(
+        "--only", nargs="+", default=[], metavar="KEY", help="only these curves, such as bleu reward entropy"
+    )
     drawn = kind("credit", "what every token of a prediction is worth, as a heat map")
-    drawn.add_argument("run_folder", metavar="RUN", type=shared.given)
+    drawn.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
     drawn.add_argument("--sentence", type=shared.positive, required=True, metavar="N", help="counted from 1")
     drawn.add_argument(
         "--critic", type=shared.given, metavar="RUN", help="whose critic judges (default: the run's own)"
     )
-    drawn.add_argument("--split", default="test")
+    drawn.add_argument("--split", default="test", help="a split of the prepared data (default: test)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     elif options.kind == "curves":
         runs = [Run.open(folder) for folder in options.run_folders]
         names = labels([run.folder for run in runs])
-        plots.curves({name: history(run) for name, run in zip(names, runs, strict=True)}, options.out)
+        plots.curves({name: history(run) for name, run in zip(names, runs, strict=True)}, options.out, options.only)
     else:
         found, prepared = shared.open_run(options.run_folder)
         lender = Run.open(options.critic) if options.critic else None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from seqcredit.data.prepared import Manifest
     from seqcredit.data.text import Example
 
-ABOUT = "turn parallel text into a folder that training reads"
+ABOUT = "turn parallel text or captions into a folder that training reads"
 SEE = "See 'seqcredit prepare --help'."
 
 
@@ -23,27 +23,46 @@ def options(parser: argparse.ArgumentParser) -> None:
     for split in ("train", "valid", "test"):
         about = "two parallel text files, or one .tsv, or one .jsonl; captions as .tsv or as MSCOCO's .json"
         parser.add_argument(f"--{split}", nargs="+", type=shared.given, metavar="FILE", help=about)
-    parser.add_argument("--task", choices=("translation", "captioning"), default="translation")
     parser.add_argument(
-        "--features", type=shared.given, metavar="FOLDER", help="captioning: what `seqcredit features` wrote"
+        "--task", choices=("translation", "captioning"), default="translation", help="default: translation"
     )
     parser.add_argument(
-        "--karpathy", type=shared.given, metavar="FILE", help="captioning: a dataset_*.json with all splits"
+        "--features", type=shared.given, metavar="FOLDER", help="captioning: the folder that `seqcredit features` wrote"
     )
     parser.add_argument(
-        "--iwslt14", type=shared.given, metavar="FOLDER", help="the unpacked IWSLT14 de-en archive instead"
+        "--karpathy",
+        type=shared.given,
+        metavar="FILE",
+        help="captioning: a dataset_*.json with all splits, instead of --train, --valid and --test",
     )
-    parser.add_argument("--tokenized", action="store_true", help="the text is tokenized already: cut it at spaces")
-    parser.add_argument("--lowercase", action="store_true")
-    parser.add_argument("--moses", action="store_true", help="Moses tokens")
+    parser.add_argument(
+        "--iwslt14",
+        type=shared.given,
+        metavar="FOLDER",
+        help="the unpacked IWSLT14 de-en archive, instead of --train, --valid and --test",
+    )
+    parser.add_argument("--tokenized", action="store_true", help="the text is already tokenized: split it at spaces")
+    parser.add_argument("--lowercase", action="store_true", help="lowercase the text")
+    parser.add_argument("--moses", action="store_true", help="tokenize with Moses")
     languages = ("SOURCE", "TARGET")
-    parser.add_argument("--languages", nargs=2, metavar=languages, default=(None, None), help="such as de en")
-    parser.add_argument("--bpe", type=shared.positive, metavar="SIZE", help="byte-pair pieces by sentencepiece")
-    about = "rarer words are unknown (default: 1)"
+    parser.add_argument(
+        "--languages", nargs=2, metavar=languages, default=(None, None), help="for --moses, such as de en"
+    )
+    parser.add_argument(
+        "--bpe",
+        type=shared.positive,
+        metavar="SIZE",
+        help="split words into SIZE byte-pair pieces (needs sentencepiece)",
+    )
+    about = "replace words that occur less than N times by <unk> (default: 1)"
     parser.add_argument("--min-count", type=shared.natural, default=1, metavar="N", help=about)
-    parser.add_argument("--max-vocabulary", type=shared.positive, metavar="N")
-    parser.add_argument("--max-length", type=shared.positive, metavar="N", help="drop longer training pairs")
-    parser.add_argument("--only-short", type=shared.positive, metavar="N", help="drop longer pairs in every split")
+    parser.add_argument(
+        "--max-vocabulary", type=shared.positive, metavar="N", help="keep only the N most frequent words"
+    )
+    parser.add_argument("--max-length", type=shared.positive, metavar="N", help="drop training pairs with more tokens")
+    parser.add_argument(
+        "--only-short", type=shared.positive, metavar="N", help="drop pairs with more tokens from every split"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace a folder that an earlier `prepare` made")
 
 

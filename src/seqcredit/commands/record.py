@@ -4,17 +4,17 @@ import argparse
 
 from seqcredit.commands import headroom, shared
 
-ABOUT = "keep the figures of a finished run, with its command, in one file"
+ABOUT = "keep the results of a finished run, with its command, in one file"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, which file, and what it is compared with."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
     about = "the JSON to write, such as results/tatoeba-seeds/erac-1.json"
     parser.add_argument("cell", metavar="FILE", type=shared.wanted, help=about)
-    about = "runs to compare with, by paired bootstrap"
+    about = "runs to compare it with, by paired bootstrap"
     parser.add_argument("--against", nargs="+", default=[], type=shared.given, metavar="RUN", help=about)
-    about = "measure its `seqcredit headroom` too, with so many samples, on validation data"
+    about = "also measure its `seqcredit headroom` with N samples, on validation data"
     parser.add_argument("--headroom", type=shared.positive, metavar="N", help=about)
     shared.device_option(parser)
     shared.threads_option(parser)

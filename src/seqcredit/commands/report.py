@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seqcredit.commands import shared
 
-ABOUT = "write RESULTS.md and its pages: tables and figures made from cells"
+ABOUT = "write RESULTS.md and its pages: tables and figures of recorded results"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=shared.wanted, default=Path("RESULTS.md"), metavar="FILE", help="default: RESULTS.md"
     )
-    about = "write nothing; exit code 1 if a page or a figure is not what would be written"
+    about = "write nothing; exit with 1 if a page or a figure is out of date"
     parser.add_argument("--check", action="store_true", help=about)
 
 

@@ -4,12 +4,12 @@ import argparse
 
 from seqcredit.commands import shared, train
 
-ABOUT = "continue a run exactly where its last checkpoint stood"
+ABOUT = "continue a run from its last checkpoint, bit for bit"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
     shared.machine_options(parser)
 
 

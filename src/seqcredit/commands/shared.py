@@ -93,15 +93,18 @@ def _about(text: str) -> os.stat_result | None:
 
 def device_option(parser: argparse.ArgumentParser) -> None:
     """Where tensors are; `use_device` looks whether it is there."""
-    parser.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1, mps")
+    parser.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 or mps")
 
 
 def threads_option(parser: argparse.ArgumentParser) -> None:
     """How many threads; `use_threads` takes them."""
-    parser.add_argument("--threads", type=threads, metavar="N", help="threads of the CPU")
+    parser.add_argument("--threads", type=threads, metavar="N", help="CPU threads (default: torch decides)")
 
 
-def backbone_option(parser: argparse.ArgumentParser, about: str = "what the features of training came from") -> None:
+def backbone_option(
+    parser: argparse.ArgumentParser,
+    about: str = "the backbone that made the training features (default: efficientnet-lite2)",
+) -> None:
     """What turns pictures into features."""
     parser.add_argument("--backbone", default="efficientnet-lite2", metavar="NAME", help=about)
 
@@ -119,7 +122,7 @@ def count_option(parser: argparse.ArgumentParser, name: str, default: int, about
 
 def shard_option(parser: argparse.ArgumentParser) -> None:
     """How several processes have the networks."""
-    about = "each process of torchrun has a part of every network (FSDP2), not a copy"
+    about = "under torchrun: split every network among the processes (FSDP2), instead of copying it"
     parser.add_argument("--shard", action="store_true", help=about)
 
 
@@ -127,8 +130,10 @@ def machine_options(parser: argparse.ArgumentParser) -> None:
     """Of training: where, and what is said and kept on the way."""
     device_option(parser)
     threads_option(parser)
-    count_option(parser, "--log-every", 100, "updates between lines")
-    parser.add_argument("--checkpoint-minutes", type=minutes, default=5.0, metavar="M", help="default: 5")
+    count_option(parser, "--log-every", 100, "updates between lines of the log")
+    parser.add_argument(
+        "--checkpoint-minutes", type=minutes, default=5.0, metavar="M", help="minutes between checkpoints (default: 5)"
+    )
     shard_option(parser)
     report_option(parser)
 
@@ -152,17 +157,21 @@ def search_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beam", type=width, metavar="N", help="beam width (default: the recipe's)")
     about = "rank by logp / length^X (default: the recipe's)"
     parser.add_argument("--length-penalty", type=penalty, metavar="X", help=about)
-    parser.add_argument("--replace-unknown", action="store_true", help="unknown words become the attended source word")
-    parser.add_argument("--phase", help="weights of this phase (default: the last one)")
-    about = "a run whose critic reads the source: it adds to the score of every continuation what it expects of it"
+    parser.add_argument(
+        "--replace-unknown", action="store_true", help="replace unknown words by the source word they attend to most"
+    )
+    parser.add_argument("--phase", help="use the weights of this phase (default: the last one)")
+    about = "a run whose critic reads only the source: search adds its prediction to the score of each hypothesis"
     parser.add_argument("--guide", type=Path, metavar="RUN", help=about)
-    parser.add_argument("--guide-weight", type=penalty, metavar="X", help="how much that counts")
+    parser.add_argument("--guide-weight", type=penalty, metavar="X", help="weight of the guide")
     device_option(parser)
 
 
 def judge_options(parser: argparse.ArgumentParser) -> None:
     """Whose critic, and where."""
-    parser.add_argument("--critic", type=given, metavar="RUN", help="lends its critic to runs without one, such as MLE")
+    parser.add_argument(
+        "--critic", type=given, metavar="RUN", help="the run whose critic judges runs without one, such as MLE"
+    )
     device_option(parser)
     threads_option(parser)
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from seqcredit.commands import shared
 
-ABOUT = "photographs with what people and runs say of them, as one PNG"
+ABOUT = "show photographs with their captions, by people and by runs, in one PNG"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, which photographs, and where to."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
     parser.add_argument(
         "--photographs", type=shared.given, required=True, metavar="FOLDER", help="where the pictures are"
     )

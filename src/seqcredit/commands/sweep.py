@@ -6,26 +6,34 @@ from pathlib import Path
 
 from seqcredit.commands import shared
 
-ABOUT = "train and record every missing cell of a file of recipes and seeds"
+ABOUT = "train and record every missing run of a file of recipes and seeds"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """The file, how much at once, and which of its cells."""
     parser.add_argument("file", metavar="FILE", type=shared.given, help="a TOML file, see `sweeps/`")
-    parser.add_argument("--jobs", type=shared.positive, metavar="N", help="processes at once (default: one a core)")
-    parser.add_argument("--threads", type=shared.threads, default=1, metavar="N", help="threads of each (default: 1)")
+    parser.add_argument(
+        "--jobs", type=shared.positive, metavar="N", help="runs at the same time (default: one per core)"
+    )
+    parser.add_argument(
+        "--threads", type=shared.threads, default=1, metavar="N", help="CPU threads per run (default: 1)"
+    )
     shared.device_option(parser)
     parser.add_argument(
-        "--data-root", type=shared.given, default=Path(), metavar="FOLDER", help="where the data folder is"
+        "--data-root",
+        type=shared.given,
+        default=Path(),
+        metavar="FOLDER",
+        help="the folder that holds the data folder (default: here)",
     )
-    about = "where the folders of runs and results go, to repeat a cell beside the one that is kept"
+    about = "put the folders of runs and results into this folder (default: here)"
     parser.add_argument("--into", type=shared.wanted, default=Path(), metavar="FOLDER", help=about)
-    about = "these alone, and what they start from: `erac` or `erac-2`"
+    about = "only these cells, and what they start from: `erac` or `erac-2`"
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help=about)
-    about = "in all cells, such as phase.*.epochs=1; may be given several times"
+    about = "change a key in all cells, such as phase.*.epochs=1; may be given several times"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
     shared.metric_option(parser, "figures in the grid, of those that a cell keeps")
-    about = "only say what there is to do, and how long it will take"
+    about = "print what would be run and how long it would take, and stop"
     parser.add_argument("--dry-run", action="store_true", help=about)
 
 

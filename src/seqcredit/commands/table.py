@@ -6,15 +6,15 @@ import sys
 from seqcredit.commands import shared
 from seqcredit.errors import UserError
 
-ABOUT = "a table of result cells: recipes by seeds, or as in the paper"
+ABOUT = "print a table of results: recipes by seeds, or as in the paper"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which cells, in which layout and format."""
-    about = "cells, run folders, or folders with such in them"
+    about = "recorded results, run folders, or folders of either"
     parser.add_argument("cells", nargs="+", metavar="RESULTS", type=shared.given, help=about)
     parser.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
-    parser.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown")
+    parser.add_argument("--format", choices=("markdown", "latex", "csv"), default="markdown", help="default: markdown")
     paper = "a table of the paper (table1, ablation, entropy)"
     about = f"plain (default), {paper}, or another that docs/figures.md describes"
     others = ("credit", "critics", "headroom", "search", "starts", "aspects", "costs")

@@ -26,11 +26,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=shared.wanted, metavar="RUN", help="the run folder to make (default: runs/RECIPE-SEED)"
     )
-    about = "change a key: phase.2.tau=0.02"
+    about = "change a key of the recipe: phase.2.tau=0.02; may be given several times"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
-    parser.add_argument("--seed", type=shared.seed, help="instead of the recipe's")
-    parser.add_argument("--until", metavar="PHASE", help="leave out the phases after this one")
-    about = "take over the phases that another run has finished"
+    parser.add_argument("--seed", type=shared.seed, help="default: the recipe's")
+    parser.add_argument("--until", metavar="PHASE", help="stop after this phase")
+    about = "reuse the phases that another run has finished"
     parser.add_argument("--init-from", type=shared.given, metavar="RUN", help=about)
     shared.machine_options(parser)
 

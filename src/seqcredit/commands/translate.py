@@ -11,11 +11,11 @@ ABOUT = "translate lines of text from a file or from standard input"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """By which run, which text, and how."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given)
+    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
     parser.add_argument(
         "file", nargs="?", default="-", type=shared.given, help="one sentence a line; - is standard input (default)"
     )
-    about = "print the N best, numbered by line"
+    about = "print the N best translations, with the line number of the source"
     parser.add_argument("--n-best", type=shared.width, default=1, metavar="N", help=about)
     parser.add_argument("--scores", action="store_true", help="print the log-probability before each")
     shared.search_options(parser)

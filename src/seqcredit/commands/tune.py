@@ -10,7 +10,7 @@ from seqcredit.errors import in_words, require
 if TYPE_CHECKING:
     from seqcredit.experiments.presets import Plan
 
-ABOUT = "train a model from Hugging Face by an algorithm and a reward"
+ABOUT = "train a Hugging Face model with an algorithm and a reward"
 ALGORITHMS = ("mle", "raml", "vaml", "ac", "erac", "reinforce", "scst", "grpo", "mrt", "mixer", "ocd")
 
 
@@ -20,25 +20,29 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, metavar="FOLDER", help=about)
     about = 'lines {"source": text or messages, "references": [text, ...]}; references may be missing'
     parser.add_argument("--train", required=True, type=shared.given, metavar="FILE.jsonl", help=about)
-    about = "default: every 20th example of --train is held out"
+    about = "default: every 20th example of --train is held out for validation"
     parser.add_argument("--valid", type=shared.given, metavar="FILE.jsonl", help=about)
-    parser.add_argument("--test", type=shared.given, metavar="FILE.jsonl", help="evaluated at the end")
+    parser.add_argument("--test", type=shared.given, metavar="FILE.jsonl", help="evaluated after training")
     about = "bleu (default), rouge-l, edit, cider, or FILE:FUNCTION of (text, references) or (text, source)"
     parser.add_argument("--reward", default="bleu", metavar="NAME", help=about)
     parser.add_argument("--algorithm", default="erac", choices=ALGORITHMS, help="default: erac")
-    about = "only adapters of this rank learn (peft's LoRA); `seqcredit export` writes them as such, or merged"
+    about = "train only LoRA adapters of this rank (peft); `seqcredit export` writes them as adapters, or merged"
     parser.add_argument("--lora", type=shared.positive, metavar="RANK", help=about)
-    about = "the critic is a head on the model's own body: half the memory, and its body learns by the actor alone"
+    about = "the critic is a head on the model's own body: half the memory; only the actor's loss trains the body"
     parser.add_argument("--shared-critic", action="store_true", help=about)
     about = "an option of the algorithm: epochs=3, learning_rate=1e-5, tau=0.02"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
     parser.add_argument(
-        "--metric", metavar="NAME", help="what the best weights are kept by (default: bleu or the reward)"
+        "--metric", metavar="NAME", help="what decides which weights are best (default: bleu, or the reward)"
     )
-    shared.count_option(parser, "--longest-output", 100, "tokens of an output at the most")
+    shared.count_option(parser, "--longest-output", 100, "most tokens of an output")
     parser.add_argument("--seed", type=shared.natural, default=1, help="default: 1")
     parser.add_argument(
-        "--out", required=True, type=shared.wanted, metavar="RUN", help="the run folder; given again, it goes on"
+        "--out",
+        required=True,
+        type=shared.wanted,
+        metavar="RUN",
+        help="the run folder; an unfinished run there is resumed",
     )
     shared.device_option(parser)
     shared.report_option(parser)

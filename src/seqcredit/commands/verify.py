@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from seqcredit.credit.oracle import Space
     from seqcredit.types import Reward
 
-ABOUT = "check each proposition of the paper on whole spaces of sequences"
+ABOUT = "check each proposition of the paper by enumerating all sequences"
 TOLERANCE = 1e-9
 TEMPERATURES = (0.04, 0.4, 1.0)
 SPACES = ((5, 6), (4, 7), (12, 4))  # actions and bound

@@ -6,15 +6,17 @@ import time
 
 from seqcredit.commands import shared
 
-ABOUT = "learning curves of runs in progress"
+ABOUT = "show learning curves of runs in progress"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, and how often."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given)
-    parser.add_argument("--once", action="store_true", help="print them as they stand and end")
-    parser.add_argument("--every", type=shared.seconds, default=5.0, metavar="SECONDS", help="default: 5")
-    parser.add_argument("--html", type=shared.wanted, metavar="FILE", help="write a page too, which reloads itself")
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
+    parser.add_argument("--once", action="store_true", help="print them once and exit")
+    parser.add_argument(
+        "--every", type=shared.seconds, default=5.0, metavar="SECONDS", help="seconds between refreshes (default: 5)"
+    )
+    parser.add_argument("--html", type=shared.wanted, metavar="FILE", help="also write a web page that reloads itself")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from seqcredit.options import ABOVE_0, EVEN, FROM_0, FROM_1, FROM_2, NOT_NEGATIV
 class Continued(Plan):
     """A plan that starts from MLE: a model that is not trained yet learns by it first."""
 
-    mle_epochs: int = option(20, FROM_0)  # at the most, for a model that is not trained yet
+    mle_epochs: int = option(20, FROM_0)  # at most, for a model that is not trained yet
     mle_learning_rate: float = option(0.002, ABOVE_0)
 
     def after_mle(self, phase: Phase, trained: bool) -> tuple[Phase, ...]:

@@ -46,7 +46,7 @@ GENTLER = 20  # times lower than for a network that starts from nothing are the 
 class Plan(Options, ABC):
     """An algorithm with all of its phases."""
 
-    epochs: int = option(10, FROM_1)  # at the most
+    epochs: int = option(10, FROM_1)  # at most
     batch_size: int = option(50, FROM_1)
     accumulate: int = option(1, FROM_1)  # parts of a batch, one after the other: less memory for the same update
     gradient_checkpointing: bool = False  # backward computes what is within layers anew: less memory, more time
@@ -80,7 +80,7 @@ class MLE(Plan):
     3
     """
 
-    epochs: int = option(20, FROM_1)  # at the most; five validations without progress end it
+    epochs: int = option(20, FROM_1)  # at most; five validations without progress end it
     learning_rate: float = option(0.002, ABOVE_0)
 
     def phases(self, trained: bool) -> tuple[Phase, ...]:
@@ -96,7 +96,7 @@ class RAML(Plan):
     ['raml']
     """
 
-    epochs: int = option(20, FROM_1)  # at the most
+    epochs: int = option(20, FROM_1)  # at most
     learning_rate: float = option(0.002, ABOVE_0)
     tau: float = option(0.4, ABOVE_0)  # higher takes worse sequences along
     samples: int = option(5, FROM_1)  # for each reference, itself included
@@ -114,8 +114,8 @@ class VAML(Plan):
     ['soft_q', 'vaml']
     """
 
-    epochs: int = option(20, FROM_1)  # at the most
-    q_epochs: int = option(10, FROM_1)  # at the most, of soft Q-learning
+    epochs: int = option(20, FROM_1)  # at most
+    q_epochs: int = option(10, FROM_1)  # at most, of soft Q-learning
     learning_rate: float = option(0.002, ABOVE_0)
     tau: float = option(0.4, ABOVE_0)
     kappa: float = option(0.2, SHARE)  # share of the token targets; 0 is RAML
@@ -139,9 +139,11 @@ class ERAC(Plan):
     """
 
     tau: float = option(0.01, NOT_NEGATIVE)  # weight of the entropy; too much makes samples random
-    critic_epochs: int = option(6, FROM_1)  # at the most, before the actor moves
-    critic_least: float = option(0.05, SHARE)  # of the returns' variance Q must explain so much, or the actor stays
-    mle_epochs: int = option(20, FROM_0)  # at the most, for a model that is not trained yet
+    critic_epochs: int = option(6, FROM_1)  # at most, before the actor is trained
+    critic_least: float = option(
+        0.05, SHARE
+    )  # the actor is trained only if Q explains this share of the returns' variance
+    mle_epochs: int = option(20, FROM_0)  # at most, for a model that is not trained yet
     learning_rate: float = option(0.0005, ABOVE_0)
     critic_learning_rate: float = option(0.002, ABOVE_0)
     mle_learning_rate: float = option(0.002, ABOVE_0)
@@ -183,7 +185,7 @@ class Sampled(Plan):
     samples: int = option(5, FROM_1)  # for each source
     mle_weight: float = option(0.0, NOT_NEGATIVE)  # of the references' likelihood beside the reward
     leash: float = option(0.0, NOT_NEGATIVE)  # weight of the KL to the model that it started from
-    mle_epochs: int = option(20, FROM_0)  # at the most, for a model that is not trained yet
+    mle_epochs: int = option(20, FROM_0)  # at most, for a model that is not trained yet
     mle_learning_rate: float = option(0.002, ABOVE_0)
 
     def phases(self, trained: bool) -> tuple[Phase, ...]:
@@ -270,7 +272,7 @@ class MIXER(Sampled):
     samples: int = option(1, FROM_1)  # for each source
     delta_start: int = option(2, FROM_0)  # tokens that are drawn at first, counted from the end
     delta: int = option(2, FROM_0)  # tokens that are added
-    delta_every: int = option(100, FROM_1)  # after so many updates
+    delta_every: int = option(100, FROM_1)  # number of updates until more are added
 
     def last(self) -> Phase:
         """One phase."""
@@ -304,11 +306,11 @@ class ScheduledSampling(Plan):
     0.5
     """
 
-    epochs: int = option(20, FROM_1)  # at the most
+    epochs: int = option(20, FROM_1)  # at most
     learning_rate: float = option(0.002, ABOVE_0)
     schedule: Literal["linear", "exponential", "sigmoid"] = "sigmoid"  # how the share of its own words rises
     pace: float = option(300.0, ABOVE_0)  # updates: more is slower
-    most: float = option(0.25, SHARE)  # the share of its own words at the most
+    most: float = option(0.25, SHARE)  # largest share of its own words
     words: Literal["drawn", "greedy"] = "drawn"  # which of its own words it hears
 
     def phases(self, trained: bool) -> tuple[Phase, ...]:

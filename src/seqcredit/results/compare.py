@@ -28,7 +28,7 @@ def compare(baseline: Run, system: Run, split_name: str, show: int, metric: str 
     change = f"{found.system - found.baseline:+.{d}f}" + ("" if judge.higher else ", lower is better")
     yield f"{baseline.folder}  {judge.label} {found.baseline:.{d}f}"
     yield f"{system.folder}  {judge.label} {found.system:.{d}f}  ({change}, p = {found.p:.4f})"
-    yield f"95 % of the samples between {low:+.{d}f} and {high:+.{d}f}; paired bootstrap, {found.signature}"
+    yield f"95 % interval of the difference: {low:+.{d}f} to {high:+.{d}f} (paired bootstrap, {found.signature})"
     for one in differences(first, second, references, judge)[:show]:
         n = one.example
         yield f"\n{n + 1}: sentence {judge.label} {one.baseline:.{d - 1}f} -> {one.system:.{d - 1}f}"

@@ -1,7 +1,7 @@
 """Figures, as PNG or SVG by the name of the file. They need matplotlib: the extra 'plots'."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -105,12 +105,15 @@ def _tau(cell: "Cell") -> float:
     return cell.option("tau")
 
 
-def curves(histories: "Mapping[str, History]", path: Path) -> None:
-    """Everything that the logs of some runs have in common to show, over updates; phases begin at dotted lines."""
+def curves(histories: "Mapping[str, History]", path: Path, only: Collection[str] = ()) -> None:
+    """What some runs have logged, all of it or some keys, over updates; phases begin at dotted lines."""
     from seqcredit.training.log import titles
 
     shown = titles(histories.values())
     require(shown, "There is nothing to draw yet: no line of these logs has a figure.")
+    unknown = [key for key in only if key not in shown]
+    require(not unknown, f"These logs have no curve of {', '.join(unknown)}: choose from {', '.join(shown)}.")
+    shown = {key: shown[key] for key in only or shown}
     pyplot = load_pyplot()
     columns = min(3, len(shown))
     rows = math.ceil(len(shown) / columns)

@@ -78,8 +78,8 @@ def line(phase: str, epoch: int, lengths: Sequence[int], batch: int, sums: Sums,
     speed = f"{tokens / seconds:,.0f} tokens/s" if tokens else f"{updates / seconds:.1f} updates/s"
     left, at_most = ((length - batch) * seconds / updates for length in (lengths[epoch], sum(lengths[epoch:])))
     return (
-        f"{phase}: epoch {epoch + 1}/{len(lengths)}, {batch:,}/{lengths[epoch]:,}, {speed}, {duration(left)} left, "
-        f"phase at most {duration(at_most)}  {figures}"
+        f"{phase}: epoch {epoch + 1}/{len(lengths)}, update {batch:,}/{lengths[epoch]:,}, {speed}, "
+        f"epoch ends in {duration(left)}, phase in {duration(at_most)} at most  {figures}"
     )
 
 
