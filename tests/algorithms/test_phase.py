@@ -157,7 +157,7 @@ def test_credit_of_the_edit_distance_wants_its_payoff() -> None:
 def test_batches_by_tokens_are_of_sentences_of_like_length() -> None:
     with pytest.raises(UserError, match=r"^Mle: batch_tokens is 500, .* set sort_by to 'both'\.$"):
         Mle("mle", 0.1, batch_tokens=500)
-    assert Mle("mle", 0.1, batch_size=20).weight(10) == 1  # the mean of a batch that is not full is a mean
+    assert Mle("mle", 0.1, batch_size=20).batch_weight(10) == 1  # the mean of a batch that is not full is a mean
 
 
 def test_by_tokens_a_pair_counts_as_much_as_in_a_batch_of_the_given_size() -> None:

@@ -270,7 +270,7 @@ class Phase(Options, ABC):
         """Tokens of a sequence at the most, eos included, beside a reference of so many words; 0 if nothing is said."""
         return 0
 
-    def weight(self, pairs: int) -> float:
+    def batch_weight(self, pairs: int) -> float:
         """What a batch of so many pairs counts for: by tokens its size varies, and no pair is to count for more."""
         return pairs / self.batch_size if self.batch_tokens else 1.0
 

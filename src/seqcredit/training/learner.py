@@ -79,7 +79,7 @@ class Learner:
         progress = progress or Progress()
         for optimizer in self.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
-        names, sums, weight = list[str](), Watched(), self.phase.weight(len(batch.references))
+        names, sums, weight = list[str](), Watched(), self.phase.batch_weight(len(batch.references))
         with whole(self.held.values()):
             for some in self._parts(batch):
                 with self._precision(batch.references.device):
