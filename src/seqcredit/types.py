@@ -114,6 +114,11 @@ class Batch(NamedTuple):
     source: Tensor
     references: Int[Tensor, "B R L"]  # the first is the one that a model learns from, the others serve the reward
 
+    def own(self, eos: int = EOS) -> Int[Tensor, "B T"]:
+        """The references that a model learns from, as long as the longest of them: the others may be longer."""
+        first = self.references[:, 0]
+        return first if self.references.shape[1] == 1 else first[:, : int(token_mask(first, eos).any(0).sum())]
+
     def repeated(self, times: int) -> "Batch":
         """Every row `times` over, its copies side by side."""
         return Batch(self.source.repeat_interleave(times, 0), self.references.repeat_interleave(times, 0))

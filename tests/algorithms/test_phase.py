@@ -10,7 +10,9 @@ from seqcredit.algorithms import ActorCritic, Criterion, Critic, Mle, Phase, Pro
 from seqcredit.algorithms.phase import count as rows_of
 from seqcredit.algorithms.phase import unless_edit
 from seqcredit.errors import UserError
+from seqcredit.rewards import Hamming
 from seqcredit.rewards.payoff import Payoff
+from seqcredit.training.learner import Learner
 from seqcredit.types import Batch
 
 PHASES: dict[str, Phase] = {
@@ -150,3 +152,30 @@ def test_credit_of_the_edit_distance_wants_its_payoff() -> None:
     assert unless_edit(Payoff("edit")) is None
     said = "its credit is that of the edit distance, and the pay-off is bleu: set metric to 'edit'."
     assert unless_edit(Payoff("bleu")) == said
+
+
+def test_batches_by_tokens_are_of_sentences_of_like_length() -> None:
+    with pytest.raises(UserError, match=r"^Mle: batch_tokens is 500, .* set sort_by to 'both'\.$"):
+        Mle("mle", 0.1, batch_tokens=500)
+    assert Mle("mle", 0.1, batch_size=20).batch_weight(10) == 1  # the mean of a batch that is not full is a mean
+
+
+def test_by_tokens_a_pair_counts_as_much_as_in_a_batch_of_the_given_size() -> None:
+    """Whatever batch it is in: of an update's gradient, batches of one and three are a batch of four."""
+    steps = []
+    for sizes in ((4,), (1, 3)):
+        nets = models()
+        nets.actor.dropout = 0.0
+        phase = Mle("mle", 0.1, sort_by="both", batch_tokens=500, batch_size=4, clip=1e9)
+        learner = Learner({"actor": nets.actor}, phase, Hamming())
+        before, first = nets.actor.readout.bias.detach().clone(), 0
+        moved = torch.zeros_like(before)
+        for rows in sizes:
+            learner.update(Batch(BATCH.source[first : first + rows], BATCH.references[first : first + rows]))
+            moved += nets.actor.readout.bias.detach() - before
+            with torch.no_grad():
+                for weight, was in zip(nets.actor.parameters(), models().actor.parameters(), strict=True):
+                    weight.copy_(was)
+            first += rows
+        steps.append(moved)
+    torch.testing.assert_close(*steps, rtol=1e-4, atol=1e-6)

@@ -1,6 +1,7 @@
 import dataclasses
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ import stored
 from seqcredit.algorithms import Mle
 from seqcredit.data.batches import (
     Loader,
+    check,
     collate,
+    count_tokens,
     epoch_batches,
     examples,
     from_sentences,
@@ -179,6 +182,93 @@ def test_a_loader_gives_every_batch_whether_it_was_announced_or_not(split: Split
         batch, expected = loader.get(pairs, following), collate(split, pairs)
         assert torch.equal(batch.source, expected.source)
         assert torch.equal(batch.references, expected.references)
+
+
+# References that say what they like.
+
+
+@pytest.fixture(scope="module")
+def free(tmp_path_factory: pytest.TempPathFactory) -> Split:
+    """600 examples with three references each, whose lengths have nothing to do with that of the source."""
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("free")
+
+    def sentence() -> str:
+        return "a " * int(np.clip(rng.normal(13, 5), 1, 40))
+
+    examples = [Example(sentence(), [sentence() for _ in range(3)]) for _ in range(600)]
+    prepare({"train": examples}, folder / "data", PrepareOptions())
+    return Prepared.open(folder / "data").split("train")
+
+
+BOTH: list[dict[str, Any]] = [{"sort_by": "both"}, {"sort_by": "both", "tokens": 500}]
+
+
+def test_sorting_by_both_leaves_little_padding_of_references(free: Split) -> None:
+    by_source = padding_ratio(free, epoch_batches(free, 20, 1, 0), "references")
+    by_both = [padding_ratio(free, epoch_batches(free, 20, 1, 0, **how), "references") for how in BOTH]
+    assert by_source > 0.4
+    assert max(by_both) < 0.15
+
+
+def test_padding_of_references_by_hand(pictures: Split, free: Split) -> None:
+    assert padding_ratio(pictures, [np.array([3, 4, 5])], "references") == pytest.approx(1 - (3 + 4 + 5) / 15)
+    batches = epoch_batches(free, 20, 1, 0)
+    wide = sum(len(batch) * (int(free.reference_lengths[batch].max()) + 1) for batch in batches)
+    used = int(free.reference_lengths.sum()) + len(free.reference_lengths)
+    assert padding_ratio(free, batches, "references") == pytest.approx(1 - used / wide)
+    assert sum(count_tokens(free, batch) for batch in batches) == used
+
+
+@pytest.mark.parametrize("how", BOTH)
+def test_every_pair_once_an_epoch_in_as_many_batches_by_both(free: Split, how: dict[str, Any]) -> None:
+    epochs = [epoch_batches(free, 17, 3, epoch, **how) for epoch in range(4)]
+    for batches in epochs:
+        assert sorted(np.concatenate(batches).tolist()) == list(range(1800))
+        assert len(batches) == len(epochs[0])
+        # References of one length alone would teach when to stop, in turns.
+        assert np.mean([np.ptp(free.reference_lengths[batch]) for batch in batches]) > 2
+    assert numbers(epochs[0]) == numbers(epoch_batches(free, 17, 3, 0, **how))
+    assert len({str(sorted(map(sorted, numbers(batches)))) for batches in epochs}) == 4
+
+
+def test_all_batches_by_both_are_full_but_for_any_one(free: Split) -> None:
+    lasts = []
+    for epoch in range(40):
+        batches = epoch_batches(free, 17, 3, epoch, sort_by="both")
+        (short,) = (batch for batch in batches if len(batch) < 17)
+        assert len(short) == 1800 % 17
+        lasts.append(free.reference_lengths[short].mean())
+    assert abs(np.mean(lasts) - free.reference_lengths.mean()) < 3 * np.std(lasts) / np.sqrt(40)
+
+
+@pytest.mark.parametrize("how", BOTH)
+def test_batches_by_both_come_in_no_order_of_length(free: Split, how: dict[str, Any]) -> None:
+    """So that a phase which ends within an epoch has seen sentences of all lengths alike."""
+    firsts = []
+    for epoch in range(40):
+        batches = epoch_batches(free, 17, 3, epoch, **how)
+        firsts.append(free.reference_lengths[batches[0]].mean())
+    spread = free.reference_lengths.std() + 1
+    assert abs(np.mean(firsts) - free.reference_lengths.mean()) < 3 * spread / np.sqrt(40)
+
+
+@pytest.mark.parametrize("tokens", [60, 500, 3000])
+def test_a_budget_of_tokens_is_kept_and_used(free: Split, tokens: int) -> None:
+    batches = epoch_batches(free, 1, 0, 0, sort_by="both", tokens=tokens)
+    places = []
+    for batch in batches:
+        shape = collate(free, batch).source.shape[1], int(free.reference_lengths[batch].max()) + 1
+        places.append(len(batch) * sum(shape))
+        assert places[-1] <= tokens or len(batch) == 1
+    if tokens >= 500:
+        assert np.mean(places) > 0.8 * tokens
+
+
+def test_pictures_are_not_sorted(pictures: Split) -> None:
+    for how in BOTH:
+        with pytest.raises(UserError, match="a picture has no length"):
+            epoch_batches(pictures, 2, 0, 0, **how)
+    check(pictures, "source", 0)
 
 
 # Pictures.

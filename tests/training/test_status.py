@@ -29,7 +29,7 @@ def test_samples_are_counted_by_their_rewards() -> None:
     status.add({"nll": (5.0, 2.0)})
     assert status.drawn == 10
     status.add({"nll": (5.0, 2.0), "reward": (7.5, 4.0)})
-    assert status.cost == {"drawn": 14, "cpu": 1.23}
+    assert status.cost == {"drawn": 14, "tokens": 0, "cpu": 1.23}
 
 
 def test_the_share_that_is_explained_of_late() -> None:

@@ -377,6 +377,35 @@ def test_a_run_with_a_leash_and_caution_resumes_bit_for_bit(
     assert all("drift" in entry for entry in joint)
 
 
+def test_a_run_by_a_budget_of_tokens_resumes_bit_for_bit(
+    data: Path, prepared: Prepared, tmp_path: Path, monkeypatch
+) -> None:
+    """Stopped within the second epoch; every epoch has all pairs, and what a pair counts for is that of any other."""
+    changes = ("phase.1.sort_by=both", "phase.1.batch_tokens=300")
+    text = RECIPE.split('[[phase]]\nobjective = "critic"')[0]
+    whole, stopped = (make(tmp_path / name, data, *changes, text=text) for name in ("whole", "stopped"))
+    said: list[str] = []
+    made = trainer(whole, prepared, said.append, log_every=3)
+    made.train()
+    updates = int(made.status.updates)
+    assert "batches of 300 tokens, " in said[0]
+    references = prepared.split("train").reference_lengths
+    assert made.status.tokens == 2 * (int(references.sum()) + len(references))
+    update = Trainer._update
+
+    def stop_in_the_second_epoch(self: Trainer, *given: Any) -> None:
+        update(self, *given)
+        self.stop = self.status.updates == updates // 2 + 2
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_update", stop_in_the_second_epoch)
+        with pytest.raises(StoppedError):
+            trainer(stopped, prepared, log_every=3).train()
+    trainer(stopped, prepared, log_every=3).train()
+    assert same(final(whole), final(stopped))
+    assert without_times(whole) == without_times(stopped)
+
+
 SYSTEMS = """
 name = "one after another"
 [actor]

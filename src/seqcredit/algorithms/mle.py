@@ -20,16 +20,16 @@ class Mle(Phase):
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """- log pi of the reference."""
-        actor, tokens = models.actor, batch.references[:, 0]
+        actor, tokens = models.actor, batch.own(models.actor.alphabet.eos)
         with part("actor"):
-            scores = actor.score(actor.read(batch), tokens, actor.drop(tokens.shape[1], noise))
+            scores = actor.score(actor.read(batch), tokens, actor.drop(batch.references.shape[-1], noise))
         loss, watched = reference_loss(Along.of(actor, scores, self.fused), batch, noise)
         return Outcome({"actor": loss}, watched)
 
 
 def reference_loss(actor: Along, batch: Batch, noise: Noise) -> tuple[Tensor, Sums]:
     """- log pi of the first references, and what is worth watching of it."""
-    tokens = batch.references[:, 0]
+    tokens = batch.own(actor.alphabet.eos)
     with part("actor"):
         loss = likelihood(actor, tokens)
     return loss / noise.total, {"nll": (loss.detach(), token_mask(tokens, actor.alphabet.eos).sum())}

@@ -35,7 +35,7 @@ class Mrt(Sampling):
         alphabet, bound = models.actor.alphabet, self.bound(batch)
         sides, earned = [(rollout.actor, rollout.tokens)], [rollout.worth[:, -1]]
         if self.with_reference and rollout.reference is not None:
-            known = batch.references[:, 0]
+            known = batch.own(alphabet.eos)
             sides.append((rollout.reference, known))
             with part("reward"):
                 earned.append(scored(reward, alphabet, known, batch, final_scores))

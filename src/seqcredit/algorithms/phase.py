@@ -152,6 +152,10 @@ class Phase(Options, ABC):
     beta1: float = option(0.9, BELOW_1)  # Adam's first decay rate
     weight_decay: float = option(0.0, NOT_NEGATIVE)  # of adamw; not of embeddings, nor of vectors: biases and norms
     batch_size: int = option(50, FROM_1)  # pairs; pictures, each with all of its captions
+    sort_by: Literal["source", "both"] = (
+        "source"  # whose lengths are alike in a batch: of sources, or of references too
+    )
+    batch_tokens: int = option(0, FROM_0)  # places of a batch at the most, padding included; 0: batch_size pairs
     accumulate: int = option(1, FROM_1)  # parts of a batch, one after the other: less memory for the same update
     gradient_checkpointing: bool = False  # backward computes what is within layers anew: less memory, more time
     precision: Literal["float32", "bf16"] = "float32"  # of a loss's products; weights and sums keep theirs
@@ -171,6 +175,10 @@ class Phase(Options, ABC):
         name, decay, form = type(self).__name__, self.weight_decay, self.anneal_form
         only = f"{name}: weight_decay is {decay}, but {self.optimizer} has none; set optimizer to 'adamw'."
         require(self.optimizer == "adamw" or not decay, only)
+        mixed = (
+            f"{name}: batch_tokens is {self.batch_tokens}, which needs sentences of like length; set sort_by to 'both'."
+        )
+        require(not self.batch_tokens or self.sort_by == "both", mixed)
         off = f"{name}: anneal_form is {form!r}, but nothing is annealed; set anneal to true."
         require(self.anneal or form == "line", off)
 
@@ -261,6 +269,10 @@ class Phase(Options, ABC):
     def longest_for(self, words: int) -> int:
         """Tokens of a sequence at the most, eos included, beside a reference of so many words; 0 if nothing is said."""
         return 0
+
+    def batch_weight(self, pairs: int) -> float:
+        """What a batch of so many pairs counts for: by tokens its size varies, and no pair is to count for more."""
+        return pairs / self.batch_size if self.batch_tokens else 1.0
 
     def lengths(self, batches: int) -> list[int]:
         """Updates of every epoch, the last one cut where `updates` ends it."""

@@ -67,8 +67,8 @@ def roll_out(actor: Network, batch: Batch, reward: Reward, noise: Noise, asked: 
         uniform = several.uniform(asked.bound, device=device)
         several_memories = repeat(memory, asked.samples, device)
         tokens = sample(actor, several_memories, asked.bound, uniform, dropout, 1.0, asked.given)
-    also = batch.references[:, 0] if asked.reference else None
-    dropped_too = None if also is None else actor.drop(also.shape[1], noise)
+    also = batch.own(alphabet.eos) if asked.reference else None
+    dropped_too = None if also is None else actor.drop(batch.references.shape[-1], noise)
     with part("actor"):
         drawn, known = _score(actor, memory, (tokens, also), (dropout, dropped_too), asked.samples)
     with torch.no_grad(), part("reward"):

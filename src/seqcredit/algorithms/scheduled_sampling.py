@@ -40,7 +40,8 @@ class ScheduledSampling(Mle):
         dropout = actor.drop(tokens.shape[1], noise)
         heard = self._heard(actor, memory, tokens, dropout, noise, rate) if rate else tokens
         with part("actor"):
-            scores = actor.score(memory, heard, dropout)
+            longest = batch.own(actor.alphabet.eos).shape[1]
+            scores = actor.score(memory, heard[:, :longest], dropout)
         loss, watched = reference_loss(Along.of(actor, scores, self.fused), batch, noise)
         own = (heard != tokens).sum(), (tokens != actor.alphabet.eos).sum()
         return Outcome({"actor": loss}, watched | {"own_words": own, "rate": (rate * count(tokens), count(tokens))})

@@ -3,22 +3,29 @@
 A row of a batch is a pair: a reference with its source. Pairs are counted as the references are, so that where every
 example has one reference, pair i is example i. Pictures are an exception in two ways: they have no length, and a batch
 is a number of pictures, each with all of its captions.
+
+Two orders. By sources alone, references of all lengths meet: no batch teaches only when to stop, but where an example
+has several references that say what they like, most of a batch is padding. By both, references of like length meet, the
+longest at most a third longer than the shortest.
 """
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from seqcredit.data.prepared import Prepared, Split
+from seqcredit.errors import require
 from seqcredit.types import ABSENT, Batch, pad, pad_open, pad_references
 
-WINDOW = 50  # batches that are sorted by length together
+WINDOW = 50  # batches that are sorted by the lengths of sources together
+ALIKE = 1.35  # tokens of the longest reference of a class over those of the shortest
 
 Indices = NDArray[np.int64]
+SortBy = Literal["source", "both"]
 
 
 class Sequential(NamedTuple):
@@ -28,13 +35,21 @@ class Sequential(NamedTuple):
     restore: Indices
 
 
-def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int) -> list[Indices]:
-    """The pairs of each batch of an epoch, every pair once; every batch but one is full."""
+def epoch_batches(
+    split: Split, batch_size: int, seed: int, epoch: int, sort_by: SortBy = "source", tokens: int = 0
+) -> list[Indices]:
+    """The pairs of each batch of an epoch, every pair once; every batch but one is full.
+
+    With `tokens` a batch is full when another pair would give it more places than that, padding included.
+    """
     rng = np.random.default_rng([seed, epoch])
     if split.pictures:
+        check(split, sort_by, tokens)
         return [_captions(split, chunk) for chunk in chunks(rng.permutation(len(split)), batch_size)]
     rows = rng.permutation(len(split.reference_lengths))
     sources = split.source_lengths[examples(split, rows)]
+    if sort_by == "both":
+        return _by_both(rows, sources, split.reference_lengths[rows], batch_size, tokens, rng)
     batches: list[Indices] = []
     for start in range(0, len(rows), WINDOW * batch_size):
         window = slice(start, start + WINDOW * batch_size)
@@ -42,6 +57,45 @@ def epoch_batches(split: Split, batch_size: int, seed: int, epoch: int) -> list[
         order = np.argsort(sources[window], kind="stable")
         batches += chunks(rows[window][order], batch_size)
     return [batches[number] for number in rng.permutation(len(batches))]
+
+
+def _by_both(
+    rows: Indices, sources: Indices, references: Indices, size: int, tokens: int, rng: np.random.Generator
+) -> list[Indices]:
+    """Pairs in classes of like references, there by their sources; those that are alike in both are in any order.
+
+    Where token budgets cut does not depend on that order, so that every epoch has as many batches.
+    """
+    kind = np.floor(np.log(references + 1) / np.log(ALIKE)).astype(np.int64)
+    order = np.lexsort((sources, kind))
+    if tokens:
+        longest = np.zeros(kind.max() + 1, np.int64)
+        np.maximum.at(longest, kind, references)
+        cuts = _fill(sources[order] + 1, longest[kind[order]] + 1, tokens)
+    else:
+        sizes = np.full(-(-len(rows) // size), size)
+        # The batch that is not full is any of them: its pairs count for more.
+        sizes[rng.integers(len(sizes))] -= -len(rows) % size
+        cuts = sizes.cumsum()[:-1].tolist()
+    batches = np.split(rows[order], cuts)
+    return [batches[number] for number in rng.permutation(len(batches))]
+
+
+def _fill(sources: Indices, references: Indices, tokens: int) -> list[int]:
+    """Where batches begin, but for the first: each takes as many pairs as fit, and one at the least."""
+    cuts, start, read, written = list[int](), 0, 0, 0
+    for row, (source, reference) in enumerate(zip(sources.tolist(), references.tolist(), strict=True)):
+        read, written = max(read, source), max(written, reference)
+        if row > start and (read + written) * (row + 1 - start) > tokens:
+            cuts.append(row)
+            start, read, written = row, source, reference
+    return cuts
+
+
+def check(split: Split, sort_by: SortBy, tokens: int) -> None:
+    """Pictures have no length to sort by, and their batches are counted."""
+    why_not = "a picture has no length, and a batch is a number of pictures: leave sort_by and batch_tokens out."
+    require(not split.pictures or (sort_by == "source" and not tokens), why_not)
 
 
 def _captions(split: Split, pictures: Indices) -> Indices:
@@ -110,15 +164,20 @@ def examples(split: Split, pairs: Indices) -> Indices:
     return np.searchsorted(split.groups, pairs, side="right") - 1
 
 
-def padding_ratio(split: Split, batches: Sequence[Indices]) -> float:
+def padding_ratio(split: Split, batches: Sequence[Indices], of: Literal["all", "references"] = "all") -> float:
     """Share of the places of all sentences, sources and own references, that follow the closing eos."""
     used, places = 0, 0
     for pairs in batches:
-        sources = [] if split.pictures else [split.source_lengths[examples(split, pairs)]]
+        sources = [] if split.pictures or of == "references" else [split.source_lengths[examples(split, pairs)]]
         for lengths in (*sources, split.reference_lengths[pairs]):
             used += int(lengths.sum()) + len(lengths)
             places += (int(lengths.max()) + 1) * len(lengths)
     return 1 - used / places
+
+
+def count_tokens(split: Split, pairs: Indices) -> int:
+    """Tokens of the own references of some pairs, eos included: what a step's cost is measured against."""
+    return int(split.reference_lengths[pairs].sum()) + len(pairs)
 
 
 def chunks(rows: Indices, size: int) -> list[Indices]:

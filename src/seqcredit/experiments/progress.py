@@ -67,8 +67,8 @@ def epoch_counter(data: Path) -> Callable[[Phase], int | None]:
     if not (data / MANIFEST).exists():
         return lambda phase: None
     split = Prepared.open(data).split("train")
-    count = functools.cache(lambda size: len(epoch_batches(split, size, 0, 0)))
-    return lambda phase: count(phase.batch_size)
+    count = functools.cache(lambda size, *how: len(epoch_batches(split, size, 0, 0, *how)))
+    return lambda phase: count(phase.batch_size, phase.sort_by, phase.batch_tokens)
 
 
 class Forecast:

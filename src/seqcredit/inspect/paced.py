@@ -17,6 +17,7 @@ from seqcredit.types import EOS, FIRST_WORD, Batch, pad, pad_references, token_m
 SOURCE_WORDS = 5_380
 MEAN, DEVIATION, LIKENESS = 13.6, 4.1, 1.5  # words of a sentence; within a batch they are more alike
 SHORTEST, LONGEST = 3, 40
+CERTAIN = 40.0  # score of eos where it is to stop; e^-100 would be a denormal number, and those are slow
 
 
 def make_batch(vocabulary: int, size: int = 50, words: int | None = None, seed: int = 0) -> Batch:
@@ -61,7 +62,7 @@ class Paced(Seq2Seq):
         with torch.no_grad():
             self.readout.weight[:, 0] = 0
             self.readout.weight[EOS] = 0
-            self.readout.weight[EOS, 0] = 100
+            self.readout.weight[EOS, 0] = CERTAIN
 
     def encode(self, source: Int[Tensor, "B S"]) -> PacedMemory:
         """Read the source."""

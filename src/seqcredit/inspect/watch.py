@@ -11,6 +11,7 @@ from statistics import median
 
 from rich.text import Text
 
+from seqcredit.algorithms import Phase
 from seqcredit.data.prepared import Manifest
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError, in_words
@@ -83,7 +84,7 @@ def _line(run: Run, past: History, now: float) -> str:
         return f"{last['phase']}: done, {_silence(last, now)}"
     mine = [entry for entry in past.entries if entry["phase"] == phase.name]
     epoch = next((entry["epoch"] for entry in reversed(mine) if "epoch" in entry), 0)
-    speed, batches = _speed(mine), _batches(run, phase.batch_size)
+    speed, batches = _speed(mine), _batches(run, phase)
     epochs = len(phase.lengths(batches)) if batches else phase.epochs
     parts = [f"{phase.name}: epoch {min(epoch + 1, epochs)}/{epochs}, {last['updates']:,} updates"]
     parts += [f"{speed:.3g} updates/s"] if speed else []
@@ -108,14 +109,16 @@ def _speed(entries: Sequence[Json]) -> float | None:
     return median(speeds[-RECENT:]) if speeds else None
 
 
-def _batches(run: Run, size: int) -> int | None:
-    """Updates of an epoch, if the data are still there."""
+def _batches(run: Run, phase: Phase) -> int | None:
+    """Updates of an epoch, if the data are still there and batches are counted."""
+    if phase.batch_tokens:
+        return None
     try:
         manifest = Manifest.load(run.data)
         counts = manifest.splits["train"]
     except (UserError, KeyError):
         return None
-    return math.ceil((counts.examples if manifest.picture_width else counts.references) / size)
+    return math.ceil((counts.examples if manifest.picture_width else counts.references) / phase.batch_size)
 
 
 # In the terminal

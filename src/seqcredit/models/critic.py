@@ -11,7 +11,7 @@ from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.memory import Memory
 from seqcredit.models.policy import Linear, tensors_of
 from seqcredit.models.writer import initialise
-from seqcredit.types import ABSENT, Alphabet
+from seqcredit.types import ABSENT, Alphabet, Batch
 
 
 class Critic(Seq2Seq):
@@ -79,7 +79,7 @@ class Critic(Seq2Seq):
     def encode(self, references: Int[Tensor, "B R L"]) -> Memory:
         """Read the first reference, or all: attention sees every word, and the decoder starts from their mean."""
         if self.references == "own" or references.shape[1] == 1:
-            return self._read_reference(references[:, 0])
+            return self._read_reference(Batch(references, references).own(self.alphabet.eos))
         there = references[..., 0] != ABSENT  # (B, R)
         # The captions of a picture stand in the batch once for each of them: each is read once.
         known = references.masked_fill(references == ABSENT, self.alphabet.eos)

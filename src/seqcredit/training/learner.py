@@ -79,14 +79,14 @@ class Learner:
         progress = progress or Progress()
         for optimizer in self.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
-        names, sums = list[str](), Watched()
+        names, sums, weight = list[str](), Watched(), self.phase.batch_weight(len(batch.references))
         with whole(self.held.values()):
             for some in self._parts(batch):
                 with self._precision(batch.references.device):
                     outcome = self.phase.loss(self.models, some.batch, self.reward, some.noise, progress)
                 for name, loss in outcome.losses.items():
                     with part(name):
-                        self.held[name].backward(loss if some.counts else 0 * loss, some.last)
+                        self.held[name].backward(loss * weight if some.counts else 0 * loss, some.last)
                 names, sums = list(outcome.losses), _added(sums, outcome.sums, some.counts)
         watched = self.processes.summed(sums) | self._step(names, progress)
         speed = self.phase.follows(progress)

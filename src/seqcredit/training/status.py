@@ -33,11 +33,13 @@ class Status:
     skipped: list[str] = field(default_factory=list)  # phases that did not begin
     seconds: float = 0.0  # of the updates since the last line of the log
     cpu: float = 0.0  # seconds of the processor, of all updates of the run
+    tokens: int = 0  # of the references in all batches of the run, padding left out
     drawn: int = 0  # samples that were drawn and scored, in all updates of the run
     done: bool = False
 
-    def add(self, watched: Watched) -> None:
-        """What was watched of an update."""
+    def add(self, watched: Watched, tokens: int = 0) -> None:
+        """What was watched of an update, whose references have so many tokens."""
+        self.tokens += tokens
         self.drawn += int(watched.get("reward", (0, 0))[1])
         self.last = watch.means({key: list(pair) for key, pair in watched.items()})
         for key, (total, count) in watched.items():
@@ -50,13 +52,13 @@ class Status:
 
     def after(self, phase: int, skipped: list[str], done: bool) -> "Status":
         """At the start of the next phase, or the end of the run: what belongs to a phase is forgotten."""
-        used = Status(phase, cpu=self.cpu, drawn=self.drawn, done=done)
+        used = Status(phase, cpu=self.cpu, tokens=self.tokens, drawn=self.drawn, done=done)
         return replace(used, diverged=self.diverged, recent=self.recent, skipped=skipped)
 
     @property
     def cost(self) -> dict[str, int | float]:
         """What the run has used so far, as the log has it."""
-        return {"drawn": self.drawn, "cpu": round(self.cpu, 2)}
+        return {"drawn": self.drawn, "tokens": self.tokens, "cpu": round(self.cpu, 2)}
 
     @property
     def explained(self) -> float:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from seqcredit.algorithms import Phase, Progress
-from seqcredit.data.batches import Indices, Loader, epoch_batches, padding_ratio
+from seqcredit.data.batches import Indices, Loader, check, count_tokens, epoch_batches, padding_ratio
 from seqcredit.data.storage import locked
 from seqcredit.errors import UserError
 from seqcredit.training import checkpoints, precision, watch, weights
@@ -61,6 +61,8 @@ class Trainer:
         self.best: dict[str, Tensor] = {}
         self.board: Board | None = None
         self.train_split = task.prepared.split("train")
+        for phase in task.phases:
+            check(self.train_split, phase.sort_by, phase.batch_tokens)
         self.loader = Loader(self.train_split, device)
         self._saved = self._shown = time.monotonic()
 
@@ -132,7 +134,8 @@ class Trainer:
         return status.epoch >= len(lengths) or status.decays > self.phase.decays or status.enough
 
     def _batches(self, phase: Phase, epoch: int) -> list[Indices]:
-        return epoch_batches(self.train_split, phase.batch_size, self.task.seed, epoch)
+        given = phase.batch_size, self.task.seed, epoch, phase.sort_by, phase.batch_tokens
+        return epoch_batches(self.train_split, *given)
 
     def _run_epoch(self, phase: Phase, lengths: Sequence[int]) -> None:
         status = self.status
@@ -167,7 +170,7 @@ class Trainer:
     def _update(self, batches: Sequence[Indices], number: int, progress: Progress) -> None:
         """One update; what was watched is added up."""
         whole = self.loader.get(batches[number], batches[number + 1] if number + 1 < len(batches) else None)
-        self.status.add(self.learner.update(whole, progress))
+        self.status.add(self.learner.update(whole, progress), count_tokens(self.train_split, batches[number]))
 
     # Phases.
 
@@ -182,7 +185,8 @@ class Trainer:
         self.best = {}
         if self.phase.name not in self.status.skipped:
             batches = self._batches(self.phase, 0)
-            self.say(watch.plan(self.phase, len(batches), padding_ratio(self.train_split, batches)))
+            pairs = sum(map(len, batches)) / len(batches)
+            self.say(watch.plan(self.phase, len(batches), padding_ratio(self.train_split, batches), pairs))
 
     def _end_phase(self) -> None:
         """The best networks are the ones that count; then the next phase begins."""

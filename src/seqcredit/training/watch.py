@@ -58,15 +58,16 @@ def means(sums: Sums) -> dict[str, float]:
     return known
 
 
-def plan(phase: Phase, batches: int, padding: float) -> str:
-    """What is about to happen: a phase of so many batches an epoch, with this share of padding."""
+def plan(phase: Phase, batches: int, padding: float, pairs: float) -> str:
+    """What is about to happen: a phase of so many batches an epoch, with this share of padding, so many pairs each."""
     objective = objective_of(phase)
     kind = "" if phase.name == objective else f"{objective}, "
     most = sum(phase.lengths(batches))
     length = f"{most:,} updates" if phase.updates else f"{phase.epochs} epochs of {batches:,} updates"
+    size = f"{phase.batch_tokens:,} tokens, {pairs:.1f} pairs," if phase.batch_tokens else f"{phase.batch_size}"
     return (
         f"{phase.name}: {kind}at most {length}, {phase.optimizer} {phase.learning_rate:g}, "
-        f"batches of {phase.batch_size} with {padding:.1%} padding"
+        f"batches of {size} with {padding:.1%} padding"
     )
 
 
