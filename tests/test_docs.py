@@ -146,7 +146,7 @@ def test_the_sweep_file_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "sweep.toml").write_text(block)
     cells = read(tmp_path / "sweep.toml").cells.values()
     assert [cell.id for cell in cells if cell.name == "erac"] == ["erac-1"]
-    assert len([cell for cell in cells if cell.name.startswith("ablation")]) == 4 * 3
+    assert len([cell for cell in cells if cell.name.startswith("ablation")]) == 2 * 4 * 3  # searched twice
 
 
 @pytest.mark.slow

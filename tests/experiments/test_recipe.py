@@ -247,6 +247,7 @@ EVERY_PHASE = {
     "learning_rate": ABOVE_0,
     "beta1": BELOW_1,
     "batch_size": FROM_1,
+    "batch_tokens": ONLY_0,
     "clip": ABOVE_0,
     "epochs": EPOCHS,
     "decay": UP_TO_1,

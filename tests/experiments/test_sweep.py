@@ -49,6 +49,7 @@ def results(place: Path) -> dict[str, Any]:
     for path in sorted((place / "results").iterdir()):
         if path.suffix == ".json":
             cell = json.loads(path.read_text())
+            cell["course"] = [(drawn, figure) for drawn, _, figure in cell["course"]]  # without seconds
             found[path.name] = {key: value for key, value in cell.items() if key not in TIMES}
         else:
             found[path.name] = gzip.decompress(path.read_bytes())

@@ -212,7 +212,7 @@ def test_updates_end_a_phase_within_an_epoch_and_annealing_with_it(
     said: list[str] = []
     trainer(run, prepared, said.append, log_every=4).train()
     assert said[0].startswith("mle: at most 12 updates, sgd 0.5, ")
-    assert [text.split(",")[0:2] for text in said if "epoch" in text][-1] == ["mle: epoch 2/2", " 4/4"]
+    assert [text.split(",")[0:2] for text in said if "epoch" in text][-1] == ["mle: epoch 2/2", " update 4/4"]
     validated = [entry for entry in without_times(run) if entry["event"] == "validation"]
     assert [(entry["updates"], entry["rate"]) for entry in validated] == [(8, pytest.approx(4 / 12)), (12, 0)]
 

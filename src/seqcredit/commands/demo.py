@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seqcredit.types import Json
 
 Say = Callable[[str], None]
-ABOUT = "train the algorithms of the paper on made-up data and compare them (about 4 minutes)"
+ABOUT = "train the paper's algorithms on made-up data, in about 4 minutes"
 ROWS = ("mle", "mle-continued", "raml", "vaml", "ac", "erac")
 FIRST = "mle"
 ALONE = "vaml"  # begins beside it, for it needs nothing of it

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seqcredit.commands import shared
 
-ABOUT = "write RESULTS.md and its pages: tables and figures of recorded results"
+ABOUT = "write RESULTS.md and its pages from recorded results"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from seqcredit.commands import shared
 
-ABOUT = "show photographs with their captions, by people and by runs, in one PNG"
+ABOUT = "show photographs and their captions, by people and runs, in one PNG"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
