@@ -10,13 +10,14 @@ from seqcredit.algorithms import ALGORITHMS
 from seqcredit.algorithms.proposing import Proposing
 
 SOURCE = Path(__file__).parents[1] / "src" / "seqcredit"
-LEAVES = {"errors", "types", "draws", "named", "options"}
+LEAVES = {"errors", "types", "draws", "named", "options", "products"}
 BELOW = LEAVES | {"credit", "rewards", "models"}
 # types <- credit, rewards, models <- search <- algorithms <- training <- experiments <- results <- inspect <- the rest
 ARROWS: dict[str, set[str]] = {
     "errors": set(),
     "types": set(),
     "draws": set(),
+    "products": set(),
     "named": {"errors"},
     "options": {"errors"},
     "credit": LEAVES,

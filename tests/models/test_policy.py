@@ -192,27 +192,23 @@ def linear(words: int, bias: bool, rows: int, seed: int = 0, dtype: torch.dtype 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("words", [3, 1_000])
 def test_scores_are_those_of_the_readout(words, bias, rows) -> None:
-    """A packed weight serves any number of states: sentences leave while it is used."""
+    """A weight that is laid out serves any number of states: sentences leave while it is used."""
     readout = nn.Linear(5, words, bias)
-    features = random(rows, 5, seed=1, dtype=torch.float32)
-    scores = Linear(features, readout.weight, readout.bias)
-    assert policy._can_pack(scores) == torch.backends.mkldnn.is_available()
-    torch.testing.assert_close(policy._packed(scores, 6)(features), readout(features))
+    scores = Linear(random(rows, 5, seed=1, dtype=torch.float32), readout.weight, readout.bias)
     written = Readout(6)
     for left in (rows, 1):
-        fewer = scores._replace(features=features[:left])
-        torch.testing.assert_close(written(fewer), readout(features[:left]))
+        fewer = scores._replace(features=scores.features[:left])
+        torch.testing.assert_close(written(fewer), readout(fewer.features))
 
 
 def test_a_weight_is_laid_out_once(monkeypatch) -> None:
-    made, pack = [], policy._packed
+    made, lay_out = [], policy.laid_out
 
-    def spy(scores: Linear, states: int):
-        made.append(scores.weight)
-        return pack(scores, states)
+    def spy(weight, bias, rows: int):
+        made.append(weight)
+        return lay_out(weight, bias, rows)
 
-    monkeypatch.setattr(policy, "_packed", spy)
-    monkeypatch.setattr(policy, "_can_pack", lambda _: torch.backends.mkldnn.is_available())
+    monkeypatch.setattr(policy, "laid_out", spy)
     written, scores = Readout(4), linear(9, True, 4)
     for step in range(3):
         again = scores._replace(features=random(4, 5, seed=step, dtype=torch.float32))
@@ -225,18 +221,9 @@ def test_a_weight_is_laid_out_once(monkeypatch) -> None:
     assert made[1] is another.weight
 
 
-@pytest.mark.parametrize(
-    "scores", [Written(random(4, 3)), linear(3, True, 4, dtype=torch.float64)], ids=["table", "f64"]
-)
-def test_any_other_scores_are_written_down_as_they_are(scores: Scores, monkeypatch) -> None:
-    monkeypatch.setattr(policy, "_packed", None)
-    torch.testing.assert_close(Readout(4)(scores), scores.table(), atol=0, rtol=0)
-
-
-def test_automatic_precision_is_left_to_torch(monkeypatch) -> None:
-    monkeypatch.setattr(policy, "_packed", None)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert Readout(4)(linear(3, True, 4)).dtype == torch.bfloat16
+def test_scores_that_are_a_table_are_written_down_as_they_are() -> None:
+    scores = Written(random(4, 3))
+    assert Readout(4)(scores) is scores.table()
 
 
 def test_the_mask_of_actions_goes_where_the_weights_go() -> None:

@@ -74,7 +74,7 @@ def vaml(
         for rows in learner.chunks(some):
             target, _ = boltzmann(critic.scores(rows, scratch[0]), tau, scratch[1])
             scores = learner.scores(rows, scratch[0])
-            agreement[rows] = torch.linalg.vecdot(target, scores)
+            agreement[rows] = learner.dot(target, scores)
             policy, normaliser[rows] = boltzmann(scores, 1.0, scratch[2])
             slope = policy.mul_(mass[rows, None]).addcmul_(target, by_q[rows, None], value=-1)
             learner.learn(rows, slope, torch.ones_like(mass[rows]))
@@ -230,7 +230,7 @@ def actor(
         scratch = learner.tables(2 if q is None else 3 if start is None else 5)
         for rows in learner.chunks():
             policy, logp = policy_of(learner, rows, scratch)
-            entropy[rows] = -torch.linalg.vecdot(policy, logp)
+            entropy[rows] = -learner.dot(policy, logp)
             values[rows] = target.expected(policy, rows)
             if critic is None:
                 continue
@@ -239,9 +239,9 @@ def actor(
                 energy.addcmul_(logp, pressure(logp, tau, entropy_form, logits.actions), value=-1)
             if first is not None:
                 apart = logp - policy_of(first, rows, scratch[3:])[1]
-                drift[rows] = torch.linalg.vecdot(policy, apart)
+                drift[rows] = learner.dot(policy, apart)
                 energy.sub_(apart, alpha=leash)
-            gain[rows] = torch.linalg.vecdot(policy, energy)
+            gain[rows] = learner.dot(policy, energy)
             learner.learn(rows, energy.sub_(gain[rows, None]).mul_(policy), -weights[rows])
         loss = -(weights * gain).sum()
         values, entropy = bounded(values, entropy, target, tau if future_entropy else 0.0, forced, bound_value)

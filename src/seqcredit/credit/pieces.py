@@ -9,6 +9,7 @@ from torch import Tensor
 from seqcredit.credit.losses import EntropyForm
 from seqcredit.credit.tables import Reader, Table, Trainable
 from seqcredit.credit.values import soft_policy
+from seqcredit.products import product
 
 BoundValue = Literal["eos", "free"]
 
@@ -72,7 +73,7 @@ def spread(critic: Trainable, strength: Tensor) -> Tensor:
         readout = torch.cat([critic.weight[words].to(strength.dtype), critic.bias[words].unsqueeze(-1)], 1) - mean
         if critic.actions is not None:
             readout = readout.masked_fill(~critic.actions[words].unsqueeze(-1), 0)
-        of_words.addmm_(readout.T, readout)
+        of_words.add_(product(readout.T, readout))
         critic.learn_words(words, readout, 2 * of_states)
     critic.learn_features(2 * (weighted @ of_words)[:, :-1])
     return (of_words * of_states).sum()

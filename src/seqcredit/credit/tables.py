@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from seqcredit.products import product
 from seqcredit.types import EOS, token_mask
 
 CELLS = 6 * 2**20  # scores of a chunk: 24 MB in float32
@@ -193,11 +194,7 @@ class Reader:
         """Scores of a chunk (n, V), written to the beginning of `out`."""
         features, out = self.features[rows], out[: len(rows)]
         for words in self.blocks():
-            readout, bias, block = self.weight[words].T, self.bias[words], out[:, words]
-            if features.dtype == self.sums:
-                torch.addmm(bias, features, readout, out=block)
-            else:
-                torch.add(features @ readout, bias, out=block)
+            torch.add(product(features, self.weight[words].T), self.bias[words], out=out[:, words])
         return out
 
     def chosen(self, tokens: Tensor, states: Tensor | None) -> Tensor:
@@ -208,6 +205,10 @@ class Reader:
     def eos(self) -> Tensor:
         """Scores of eos in all states (N)."""
         return self.features.to(self.sums) @ self.weight[self.eos_id].to(self.sums) + self.bias[self.eos_id]
+
+    def dot(self, left: Tensor, right: Tensor) -> Tensor:
+        """Sum over all words of the products of two tables (n, V), with no third one."""
+        return torch.stack([torch.linalg.vecdot(left[:, words], right[:, words]) for words in self.blocks()]).sum(0)
 
     def count(self) -> int:
         """How many actions there are."""
@@ -220,11 +221,17 @@ class Reader:
 
     def expected(self, policy: Tensor, rows: Tensor) -> Tensor:
         """sum_w pi of the scores of a chunk (n), which are not formed: features times the expected readout."""
-        readout = (policy.to(self.weight.dtype) @ self.weight).to(self.sums)
+        readout = product(self._shorter(policy), self.weight).to(self.sums)
         return (self.features[rows].to(self.sums) * readout).sum(-1) + policy @ self.bias
 
     def _height(self) -> int:
         return max(ROWS, CELLS // len(self.bias))
+
+    def _shorter(self, table: Tensor) -> Tensor:
+        """Numbers of a chunk (n, V) in the precision of products, in memory that stays."""
+        if table.dtype == self.weight.dtype:
+            return table
+        return _room.tables(self.weight, *table.shape).copy_(table)
 
 
 class Trainable(Reader):
@@ -245,13 +252,11 @@ class Trainable(Reader):
         """The gradient of a chunk's scores (n, V) is `slope` times `scale` (n)."""
         if not self.wanted:
             return
-        column, product = scale.unsqueeze(-1), slope.to(self.weight.dtype)
-        self.gradient.features[rows] += column * (product @ self.weight)
-        total, left, right = self.gradient.weight, product.T, (column * self.features[rows]).to(product.dtype)
-        if total.dtype == left.dtype:
-            total.addmm_(left, right)
-        else:
-            total.add_(left @ right)
+        column, shorter = scale.unsqueeze(-1), self._shorter(slope)
+        self.gradient.features[rows] += column * product(shorter, self.weight)
+        features = (column * self.features[rows]).to(shorter.dtype)
+        for words in self.blocks():  # what is added stays in the cache
+            self.gradient.weight[words].add_(product(shorter[:, words].T, features))
         self.gradient.bias.addmv_(slope.T, scale)
 
     def learn_chosen(self, tokens: Tensor, states: Tensor | None, slope: Tensor) -> None:
@@ -272,7 +277,7 @@ class Trainable(Reader):
         """The gradient of some words' [weight, bias] is `readout` times `matrix`."""
         if not self.wanted:
             return
-        self.gradient.weight[words].addmm_(readout, matrix[:, :-1])
+        self.gradient.weight[words].add_(product(readout, matrix[:, :-1].contiguous()))
         self.gradient.bias[words].addmv_(readout, matrix[:, -1])
 
     def learn_features(self, gradient: Tensor) -> None:
@@ -289,16 +294,27 @@ class Trainable(Reader):
 
 
 class _Formed(torch.autograd.Function):
-    """A number whose gradients are known already: going backward only multiplies them."""
+    """A number whose gradients are known already: going backward only multiplies them.
+
+    They are multiplied where they stand, unless the graph is kept to go backward again.
+    """
 
     @staticmethod
     def forward(ctx: Any, loss: Tensor, *table_and_gradient: Tensor | None) -> Tensor:
-        ctx.save_for_backward(*table_and_gradient[3:])
+        ctx.formed = table_and_gradient[3:]
         return loss.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        needed = ctx.needs_input_grad[1:4]
-        formed = (upstream * part if need else None for need, part in zip(needed, ctx.saved_tensors, strict=True))
-        return None, *formed, None, None, None
+        formed, again = ctx.formed, torch._C._autograd._get_current_graph_task_keep_graph()
+        if formed is None:
+            raise RuntimeError("A fused loss went backward before: give retain_graph=True where it shall do so again.")
+        if not again:
+            ctx.formed = None
+        needed = zip(ctx.needs_input_grad[1:4], formed, strict=True)
+        return (
+            None,
+            *((upstream * part if again else part.mul_(upstream)) if need else None for need, part in needed),
+            *[None] * 3,
+        )

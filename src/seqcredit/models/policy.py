@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from seqcredit.draws import Noise
+from seqcredit.products import laid_out
 from seqcredit.types import Alphabet, Batch
 
 Same = TypeVar("Same")  # the class that a method belongs to
@@ -300,20 +301,8 @@ class Readout:
     def __call__(self, scores: Scores) -> Float[Tensor, "B V"]:
         """The table of some scores; of one weight after another, only the last is kept."""
         linear = scores.linear()
-        if linear is None or not _can_pack(linear):
+        if linear is None:
             return scores.table()
         if self._product is None or self._of is not linear.weight:
-            self._of, self._product = linear.weight, _packed(linear, self.states)
+            self._of, self._product = linear.weight, laid_out(linear.weight, linear.bias, self.states)
         return self._product(linear.features)
-
-
-def _packed(linear: Linear, states: int) -> Callable[[Tensor], Tensor]:
-    weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), states)
-    bias = linear.bias
-    return lambda features: torch.ops.mkldnn._linear_pointwise(features, weight, bias, "none", [], "")
-
-
-def _can_pack(linear: Linear) -> bool:
-    weight = linear.weight
-    plain = weight.device.type == "cpu" and weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-    return plain and torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
