@@ -18,6 +18,7 @@ EOS = 0
 UNK = 1
 FIRST_WORD = 2
 ABSENT = -1  # fills a reference that a sentence does not have, where another sentence of the batch has more references
+Context = Any  # what torch's own backward and forward hand to each other
 Json = dict[str, Any]  # a table of JSON or TOML, whose values are checked where they are read
 
 

@@ -8,11 +8,12 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from seqcredit.errors import UserError
+from seqcredit.models.attention import Additive, Dot
 from seqcredit.models.build import CRITICS, LSTM, NOTHING, HuggingFace, Networks, Transformer, differences
 from seqcredit.models.captioner import Captioner
 from seqcredit.models.critic import Critic
 from seqcredit.models.judge import Judge
-from seqcredit.models.lstm import Additive, Dot, Seq2Seq
+from seqcredit.models.lstm import Seq2Seq
 from seqcredit.models.transformer import TransformerNetwork
 from seqcredit.types import Alphabet
 

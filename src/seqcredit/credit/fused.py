@@ -4,7 +4,7 @@ Chunks of rows that fit into the cache are scored, turned into the gradient of t
 A loss equals the specification in value and gradient; everything else that comes back is a constant.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -24,6 +24,7 @@ from seqcredit.credit.pieces import (
     spread,
 )
 from seqcredit.credit.tables import Reader, Table, Trainable, at, look_ahead
+from seqcredit.types import Context
 
 
 def cross_entropy(
@@ -156,7 +157,7 @@ class _Residuals(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
+        ctx: Context,
         features: Tensor,
         weight: Tensor,
         bias: Tensor | None,
@@ -178,7 +179,7 @@ class _Residuals(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, slope: Tensor) -> tuple[Tensor | None, ...]:
         features, weight, bias, tokens, following, forced, states = ctx.saved_tensors
         table = Table(features, weight, bias, ctx.eos, ctx.actions)
         learner = Trainable(table, wanted=True)

@@ -8,7 +8,7 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqcredit.products import product
-from seqcredit.types import EOS, token_mask
+from seqcredit.types import EOS, Context, token_mask
 
 CELLS = 6 * 2**20  # scores of a chunk: 24 MB in float32
 ROWS = 96  # but at least so many rows, for the sake of the matrix products
@@ -300,13 +300,13 @@ class _Formed(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, loss: Tensor, *table_and_gradient: Tensor | None) -> Tensor:
+    def forward(ctx: Context, loss: Tensor, *table_and_gradient: Tensor | None) -> Tensor:
         ctx.formed = table_and_gradient[3:]
         return loss.clone()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, upstream: Tensor) -> tuple[Tensor | None, ...]:
         formed, again = ctx.formed, torch._C._autograd._get_current_graph_task_keep_graph()
         if formed is None:
             raise RuntimeError("A fused loss went backward before: give retain_graph=True where it shall do so again.")

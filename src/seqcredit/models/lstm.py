@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
 
+from seqcredit.models.attention import Additive, Dot
 from seqcredit.models.memory import Memory
 from seqcredit.models.writer import Writer, initialise, own_precision
 from seqcredit.types import EOS, Alphabet, token_mask
@@ -94,33 +95,6 @@ class Seq2Seq(Writer):
         context = torch.bmm(weights, memory.states)
         vector = torch.tanh(self.combine(torch.cat([states, context], -1)))
         return vector if masks is None else vector * masks, weights
-
-
-class Dot(nn.Module):
-    """score = h . m"""
-
-    def keys(self, states: Float[Tensor, "B S D"]) -> Float[Tensor, "B S D"]:
-        return states
-
-    def forward(self, h: Float[Tensor, "B T D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "B T S"]:
-        return torch.bmm(h, keys.transpose(1, 2))
-
-
-class Additive(nn.Module):
-    """score = v . tanh(W h + U m)"""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.query = nn.Linear(hidden, hidden, bias=False)
-        self.key = nn.Linear(hidden, hidden, bias=False)
-        self.energy = nn.Linear(hidden, 1, bias=False)
-
-    def keys(self, states: Float[Tensor, "B S D"]) -> Float[Tensor, "B S D"]:
-        return self.key(states)
-
-    def forward(self, h: Float[Tensor, "B T D"], keys: Float[Tensor, "B S D"]) -> Float[Tensor, "B T S"]:
-        pairs = self.query(h).unsqueeze(2) + keys.unsqueeze(1)  # (B, T, S, D), the largest tensor of the network
-        return self.energy(pairs.tanh_()).squeeze(-1)
 
 
 def _hold(half: int) -> Float[Tensor, "gates 1"]:

@@ -6,14 +6,14 @@ start from a state of their own, and twigs, which branch off them.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seqcredit.types import token_mask
+from seqcredit.types import Context, token_mask
 
 
 class Ragged(NamedTuple):
@@ -55,7 +55,7 @@ class _Unroll(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, sizes: list[int], h: Tensor, c: Tensor, into: Tensor, across: Tensor, bias: Tensor
+        ctx: Context, inputs: Tensor, sizes: list[int], h: Tensor, c: Tensor, into: Tensor, across: Tensor, bias: Tensor
     ) -> tuple[Tensor, Tensor]:
         H = across.shape[1]
         gates = torch.addmm(bias, inputs, into.T)  # (P, 4 H)
@@ -78,7 +78,7 @@ class _Unroll(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_states: Tensor, of_cells: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, of_states: Tensor, of_cells: Tensor) -> tuple[Tensor | None, ...]:
         inputs, h, c, into, across, gates, states, cells, squashed = ctx.saved_tensors
         slopes, of_h, of_c = torch.empty_like(gates), torch.zeros_like(h), torch.zeros_like(c)
         previous = torch.empty_like(states)
