@@ -21,6 +21,7 @@ from seqcredit.inspect.paced import SOURCE_WORDS, Paced, make_batch
 from seqcredit.models.critic import Critic
 from seqcredit.models.memory import State
 from seqcredit.models.policy import Network
+from seqcredit.products import product
 from seqcredit.results.evaluate import peak_memory, resident_memory
 from seqcredit.rewards import Bleu
 from seqcredit.search import beam
@@ -159,7 +160,7 @@ def peak_gflops() -> float:
     a, best = torch.randn(2048, 2048), 0.0
     for _ in range(5):
         started = time.perf_counter()
-        a @ a
+        product(a, a)
         best = max(best, 2 * 2048**3 / (time.perf_counter() - started) / 1e9)
     return best
 
