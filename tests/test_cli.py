@@ -1,5 +1,6 @@
 """The command line as a user has it: a real process, its output and its exit code."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -191,3 +192,15 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     code += "from seqcredit.cli import main; main(['recipes'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(("given", "kept"), [(None, "32"), ("7", "7")])
+def test_few_kernels_are_kept_unless_the_user_says_otherwise(
+    given: str | None, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    if given:
+        monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", given)
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"] == kept

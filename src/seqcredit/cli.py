@@ -12,6 +12,8 @@ from seqcredit.errors import UserError, one_line
 # What torch says where one of several processes has died.
 LEFT_ALONE = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Timed out waiting", "NCCL error")
 
+KERNELS = "32"  # that oneDNN keeps, one a shape: its own 1,024 are 100 MB of shapes that rarely come again
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that says what is wrong in one sentence."""
@@ -78,6 +80,7 @@ def _check_command(words: Sequence[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     words = sys.argv[1:] if arguments is None else arguments
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", KERNELS)
     try:
         _check_command(words)
         options = parser().parse_args(words)
