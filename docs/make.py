@@ -27,6 +27,7 @@ OPTIONS = {
     ("algorithms/erac.py", "Judging"): "critic, actor_critic",
     ("algorithms/erac.py", "Critic"): 'objective = "critic"',
     ("algorithms/erac.py", "ActorCritic"): 'objective = "actor_critic"',
+    ("algorithms/phase.py", "Paired"): "actor_critic, sac and a2c",
     ("algorithms/sac.py", "Sac"): 'objective = "sac"',
     ("algorithms/leash.py", "Leashed"): "a leash, for all that sample",
     ("algorithms/sampling.py", "Sampling"): "learning from samples, without a critic",

@@ -45,7 +45,7 @@ UNLOADED = ("cacheprovider", "anyio", "xdist", "unraisableexception")  # plugins
 
 FOLDERS = ("credit", "rewards", "models", "search", "algorithms", "training")
 FILES = (
-    "draws.py", "types.py", "named.py",
+    "draws.py", "types.py", "named.py", "products.py",
     "experiments/plan.py", "experiments/entries.py", "experiments/forecast.py", "experiments/progress.py",
     "experiments/sweep.py", "experiments/recipe.py",
     "results/significance.py", "results/tables.py", "results/layouts.py", "results/logs.py", "results/cells.py",

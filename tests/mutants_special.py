@@ -56,7 +56,7 @@ SPECIAL = (
     Special("credit/losses.py", "soft_q", r"chosen\(look_ahead", "chosen(q"),
     Special("credit/fused.py", "actor", r"tau if future_entropy else 0\.0", "tau"),
     Special("credit/tables.py", "", r"torch\.promote_types\(dtype, torch\.float32\)", "dtype"),
-    Special("credit/tables.py", "", r"total\.addmm_\(left, right\)", "total.copy_(left @ right)"),
+    Special("credit/tables.py", "", r"\.add_\(product\(shorter", ".copy_(product(shorter"),
     # Half of the words, and those of one's own reference
     Special("credit/proposals.py", "_likely", r"< 0\.5", "< 0.9"),
     Special("credit/proposals.py", "_likely", r"own = references", "own = references.roll(1, 0)"),
@@ -196,7 +196,6 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("algorithms/proposing.py", r"index", "distance =", "the last token is eos, which is no word"),
     Equivalent("models/critic.py", r"negated_return", "torch.linalg.qr", "as much at right angles"),
     Equivalent("models/critic.py", r"-> -words \* width", "", "more codes than are needed"),
-    Equivalent("models/policy.py", r"gradient", "_reorder_linear_weight", "a search forms no gradient"),
     Equivalent("models/(captioner|lstm).py", r"opposite", "nothing =", "of width 0"),
     Equivalent("models/wrapped.py", r"opposite", "return Words(", "of width 0"),
     Equivalent("models/writer.py", r"constant: 2 / 3", "SPARSE", "only speed"),

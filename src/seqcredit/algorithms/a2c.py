@@ -12,17 +12,17 @@ from torch import Tensor
 from torch.profiler import record_function as part
 
 from seqcredit.algorithms.along import Along, policy_gradient
-from seqcredit.algorithms.phase import Models, Outcome, Progress
+from seqcredit.algorithms.phase import Models, Outcome, Paired, Progress
 from seqcredit.algorithms.rollout import spread, watch
 from seqcredit.algorithms.sampling import Sampling
 from seqcredit.credit.values import one_step_targets, returns_to_go, token_rewards, trace_targets
 from seqcredit.draws import Noise
-from seqcredit.options import ABOVE_0, FROM_0, NOT_NEGATIVE, SHARE, option
+from seqcredit.options import FROM_0, NOT_NEGATIVE, SHARE, option
 from seqcredit.types import Batch, Reward, token_mask
 
 
 @dataclass(frozen=True)
-class A2c(Sampling):
+class A2c(Sampling, Paired):
     """Advantage Actor-Critic: a policy gradient with a learned V(s) as its baseline."""
 
     trains: ClassVar[tuple[str, ...]] = ("actor", "critic")
@@ -31,8 +31,6 @@ class A2c(Sampling):
     trace: float = option(1.0, SHARE)  # lambda of GAE: 0 looks one step ahead, 1 to the end
     steps: int = option(0, FROM_0)  # most rewards that a target counts (n-step if trace = 1); 0: all
     critic_first: int = option(0, FROM_0)  # updates in which the critic learns alone
-    critic_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
-    critic_clip: float | None = option(None, ABOVE_0)  # clip if not given
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """- advantage log pi - beta H(pi) for the actor, (V - target)^2 for the critic."""
@@ -60,16 +58,6 @@ class A2c(Sampling):
     def judged_tau(self) -> float:
         """V is that of the reward alone."""
         return 0.0
-
-    def rate(self, network: str) -> float:
-        """The critic may have a rate of its own."""
-        own = self.critic_learning_rate if network == "critic" else None
-        return self.learning_rate if own is None else own
-
-    def clipping(self, network: str) -> float:
-        """The critic may have a norm of its own."""
-        own = self.critic_clip if network == "critic" else None
-        return self.clip if own is None else own
 
     def stride(self, network: str, progress: Progress) -> float:
         """The actor waits for its critic."""

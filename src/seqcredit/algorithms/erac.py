@@ -21,12 +21,23 @@ from seqcredit.algorithms.along import (
 from seqcredit.algorithms.exact import RolloutJudge
 from seqcredit.algorithms.leash import Leashed
 from seqcredit.algorithms.mle import reference_loss
-from seqcredit.algorithms.phase import Criterion, Examples, Gate, Models, Outcome, Phase, Progress, Sums, Validation
+from seqcredit.algorithms.phase import (
+    Criterion,
+    Examples,
+    Gate,
+    Models,
+    Outcome,
+    Paired,
+    Phase,
+    Progress,
+    Sums,
+    Validation,
+)
 from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, spread, watch
 from seqcredit.credit.values import returns_to_go, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.models.policy import Network
-from seqcredit.options import ABOVE_0, BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, option
+from seqcredit.options import BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, option
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Batch, Reward, token_mask
 
@@ -158,7 +169,7 @@ class Critic(Judging):
 
 
 @dataclass(frozen=True)
-class ActorCritic(Judging, Leashed):
+class ActorCritic(Judging, Leashed, Paired):
     """Actor-Critic with tau = 0, ERAC with tau > 0."""
 
     trains: ClassVar[tuple[str, ...]] = ("actor", "critic")
@@ -173,8 +184,6 @@ class ActorCritic(Judging, Leashed):
     cautious: bool = False  # the actor's steps are as much shorter as Q explains less of the returns' variance
     keeps_start: bool = True  # validation may choose the starting weights as the best; false for comparisons with MLE
     entropy_form: Literal["exact", "normalised"] = option("exact", paper="exact", released="normalised")
-    critic_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
-    critic_clip: float | None = option(None, ABOVE_0)  # clip if not given
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """Algorithm 3: ERAC, or Actor-Critic where tau = 0."""
@@ -217,16 +226,6 @@ class ActorCritic(Judging, Leashed):
         """Whether it may end as it began."""
         return self.keeps_start
 
-    def rate(self, network: str) -> float:
-        """The critic may have a rate of its own."""
-        own = self.critic_learning_rate if network == "critic" else None
-        return self.learning_rate if own is None else own
-
     def stride(self, network: str, progress: Progress) -> float:
         """A cautious actor goes as far as its critic can see."""
         return min(max(progress.explained, 0.0), 1.0) if self.cautious and network == "actor" else 1.0
-
-    def clipping(self, network: str) -> float:
-        """The critic may have a norm of its own."""
-        own = self.critic_clip if network == "critic" else None
-        return self.clip if own is None else own

@@ -290,3 +290,21 @@ def unless_edit(payoff: Payoff) -> str | None:
 def count(rows: Tensor) -> Tensor:
     """How many there are along the first axis."""
     return torch.tensor(len(rows), device=rows.device)
+
+
+@dataclass(frozen=True)
+class Paired(Phase):
+    """What phases share in which an actor and a critic learn together: the critic may have steps of its own."""
+
+    critic_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
+    critic_clip: float | None = option(None, ABOVE_0)  # clip if not given
+
+    def rate(self, network: str) -> float:
+        """The critic may have a rate of its own."""
+        own = self.critic_learning_rate if network == "critic" else None
+        return self.learning_rate if own is None else own
+
+    def clipping(self, network: str) -> float:
+        """The critic may have a norm of its own."""
+        own = self.critic_clip if network == "critic" else None
+        return self.clip if own is None else own

@@ -4,24 +4,12 @@ from dataclasses import dataclass
 
 from seqcredit.algorithms import A2c, Bso, Pcl, Phase, Sac
 from seqcredit.algorithms import ProfessorForcing as Forcing
-from seqcredit.experiments.presets import ERAC, Plan
+from seqcredit.experiments.presets import ERAC, AfterMle
 from seqcredit.options import ABOVE_0, EVEN, FROM_0, FROM_1, FROM_2, NOT_NEGATIVE, SHARE, option
 
 
 @dataclass(frozen=True)
-class Continued(Plan):
-    """A plan that starts from MLE: a model that is not trained yet learns by it first."""
-
-    mle_epochs: int = option(20, FROM_0)  # at most, for a model that is not trained yet
-    mle_learning_rate: float = option(0.002, ABOVE_0)
-
-    def after_mle(self, phase: Phase, trained: bool) -> tuple[Phase, ...]:
-        """A phase, and MLE before it where that is needed."""
-        return (*self.mle_first(trained, self.mle_learning_rate, self.mle_epochs), phase)
-
-
-@dataclass(frozen=True)
-class A2C(Continued):
+class A2C(AfterMle):
     """Advantage Actor-Critic: samples are made likelier by what they earn above a learned value of each state.
 
     >>> [phase.name for phase in A2C().phases(trained=False)]
@@ -36,9 +24,9 @@ class A2C(Continued):
     entropy_weight: float = option(0.01, NOT_NEGATIVE)  # of every state's entropy
     mle_weight: float = option(0.1, NOT_NEGATIVE)  # of the references' likelihood beside the reward
 
-    def phases(self, trained: bool) -> tuple[Phase, ...]:
-        """MLE where it is needed, then both."""
-        return self.after_mle(self.phase(A2c, "a2c", decay=0.7), trained)
+    def last(self) -> Phase:
+        """Actor and critic."""
+        return self.phase(A2c, "a2c", decay=0.7)
 
 
 @dataclass(frozen=True)
@@ -61,7 +49,7 @@ class SAC(ERAC):
 
 
 @dataclass(frozen=True)
-class PCL(Continued):
+class PCL(AfterMle):
     """Path consistency learning: policy and value of one network are to agree along samples and along references.
 
     >>> PCL(tau=0.1).phases(trained=True)[0].tau
@@ -76,13 +64,13 @@ class PCL(Continued):
     samples: int = option(1, FROM_1)  # for each source
     mle_weight: float = option(0.1, NOT_NEGATIVE)  # of the references' likelihood beside it
 
-    def phases(self, trained: bool) -> tuple[Phase, ...]:
-        """MLE where it is needed, then policy and value."""
-        return self.after_mle(self.phase(Pcl, "pcl", decay=0.7), trained)
+    def last(self) -> Phase:
+        """Policy and value."""
+        return self.phase(Pcl, "pcl", decay=0.7)
 
 
 @dataclass(frozen=True)
-class BSO(Continued):
+class BSO(AfterMle):
     """Beam search optimisation: wherever the reference would fall off the beam, it is to win by a margin.
 
     Such a model is searched by its scores, with a beam.
@@ -96,13 +84,13 @@ class BSO(Continued):
     first_width: int = option(2, FROM_0)  # where it begins to grow; 0: it does not
     margin: float = option(1.0, NOT_NEGATIVE)
 
-    def phases(self, trained: bool) -> tuple[Phase, ...]:
-        """MLE where it is needed, then search."""
-        return self.after_mle(self.phase(Bso, "bso", decay=0.7), trained)
+    def last(self) -> Phase:
+        """Search, in training."""
+        return self.phase(Bso, "bso", decay=0.7)
 
 
 @dataclass(frozen=True)
-class ProfessorForcing(Continued):
+class ProfessorForcing(AfterMle):
     """Professor forcing: likelihood, and states along samples that look like those along references.
 
     >>> [phase.name for phase in ProfessorForcing().phases(trained=False)]
@@ -113,6 +101,6 @@ class ProfessorForcing(Continued):
     weight: float = option(1.0, NOT_NEGATIVE)  # of fooling the discriminator
     hidden: int = option(128, EVEN)  # of the discriminator
 
-    def phases(self, trained: bool) -> tuple[Phase, ...]:
-        """MLE where it is needed, then actor and discriminator."""
-        return self.after_mle(self.phase(Forcing, "professor_forcing", decay=0.7), trained)
+    def last(self) -> Phase:
+        """Actor and discriminator."""
+        return self.phase(Forcing, "professor_forcing", decay=0.7)

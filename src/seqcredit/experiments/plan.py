@@ -27,7 +27,8 @@ from seqcredit.options import check_keys, nearest
 from seqcredit.training import checkpoints
 from seqcredit.training.task import networks_of
 
-TOP = ("data", "runs", "results", "seeds", "set", "cell", "grid", "again")
+KINDS = ("cell", "grid", "again")  # of entries, in the order in which they are read
+TOP = ("data", "runs", "results", "seeds", "set", *KINDS)
 SEARCH = ("beam", "longest_output", "length_penalty")  # how the test is searched: another way is a cell of its own
 
 
@@ -88,20 +89,24 @@ def read(
     data, runs, results = (Path(text_of(table, key, str(file))) for key in ("data", "runs", "results"))
     common = texts_of(table.get("set", []), "set", str(file))
     check_no_seed([text.partition("=")[0] for text in common], str(file))
-    entries = [(kind, entry) for kind in ("cell", "grid") for entry in tables_of(table, kind, str(file))]
-    require(entries, f"{file}: there is no [[cell]] and no [[grid]]; a sweep needs at least one.")
+    entries = [(kind, entry) for kind in KINDS for entry in tables_of(table, kind, str(file))]
+    require(
+        any(kind != "again" for kind, _ in entries),
+        f"{file}: there is no [[cell]] and no [[grid]]; a sweep needs at least one.",
+    )
     cells: dict[str, Planned] = {}
-    for kind, entry in [*entries, *(("again", entry) for entry in tables_of(table, "again", str(file)))]:
+    for kind, entry in entries:
         where = f"{file}: {kind} {entry.get('name', '')!r}"
-        if kind == "again":
-            made = list(searched_again(entry, list(cells.values()), overrides, where))
-        else:
-            made = list(cells_of(kind, entry, table.get("seeds"), common, overrides, where))
+        made = (
+            searched_again(entry, tuple(cells.values()), overrides, where)
+            if kind == "again"
+            else cells_of(kind, entry, table.get("seeds"), common, overrides, where)
+        )
         for cell in made:
             if cell.id in cells:
                 twice = f"there are two cells {cell.name} with seed {cell.seed}"
                 raise UserError(f"{where}: {twice}; give each its own name, or other seeds.")
-        cells |= {cell.id: cell for cell in made}
+            cells[cell.id] = cell
     resolved = _resolved(cells, str(file))
     wanted = _only(resolved, only, str(file)) if only else resolved
     plan = Plan(data_root / data, into / runs, into / results, wanted)

@@ -178,23 +178,29 @@ class AC(ERAC):
 
 
 @dataclass(frozen=True)
-class Sampled(Plan):
-    """What learns from samples without a critic, after MLE where the model is not trained yet."""
+class AfterMle(Plan):
+    """One phase that starts from MLE: a model that is not trained yet learns by it first."""
+
+    mle_epochs: int = option(20, FROM_0)  # at most, for a model that is not trained yet
+    mle_learning_rate: float = option(0.002, ABOVE_0)
+
+    def phases(self, trained: bool) -> tuple[Phase, ...]:
+        """MLE where it is needed, then the phase."""
+        return (*self.mle_first(trained, self.mle_learning_rate, self.mle_epochs), self.last())
+
+    @abstractmethod
+    def last(self) -> Phase:
+        """The phase."""
+
+
+@dataclass(frozen=True)
+class Sampled(AfterMle):
+    """What learns from samples without a critic."""
 
     learning_rate: float = option(0.0002, ABOVE_0)
     samples: int = option(5, FROM_1)  # for each source
     mle_weight: float = option(0.0, NOT_NEGATIVE)  # of the references' likelihood beside the reward
     leash: float = option(0.0, NOT_NEGATIVE)  # weight of the KL to the model that it started from
-    mle_epochs: int = option(20, FROM_0)  # at most, for a model that is not trained yet
-    mle_learning_rate: float = option(0.002, ABOVE_0)
-
-    def phases(self, trained: bool) -> tuple[Phase, ...]:
-        """MLE where it is needed, then samples."""
-        return (*self.mle_first(trained, self.mle_learning_rate, self.mle_epochs), self.last())
-
-    @abstractmethod
-    def last(self) -> Phase:
-        """The phase that samples."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ class Seq2Seq(Writer):
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T S"]]:
         """Attention vectors tanh(W [h; context]), dropped out, and the weights of the context."""
         scores = self.scorer(states, memory.keys).masked_fill(~memory.mask.unsqueeze(1), -torch.inf)
-        weights = torch.softmax(scores, -1)  # (B, T, S)
+        weights = torch.softmax(scores, -1).to(memory.states.dtype)  # (B, T, S)
         context = torch.bmm(weights, memory.states)
         vector = torch.tanh(self.combine(torch.cat([states, context], -1)))
         return vector if masks is None else vector * masks, weights
