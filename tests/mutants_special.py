@@ -124,6 +124,7 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("credit/tables.py", r"", "size = COLUMNS", "how much at a time: only speed"),
     Equivalent("credit/tables.py", r"-self\.bias\.new_zeros", "", "minus 0"),
     Equivalent("credit/tables.py", r"gradient", "", "what is detached is also under no_grad: either suffices"),
+    Equivalent("credit/tables.py", r"dropped: .*no_grad", "", "all that comes in is detached: either suffices"),
     Equivalent("credit/tables.py", r"\.min / 5", "", "small is small enough"),
     Equivalent("credit/tables.py", r"real & \(place .* -> place", "", "no fork is beyond the words"),
     Equivalent("credit/oracle/edit.py", r"len\(states\) [-+]", "clamp", "the first row has the largest code of all"),

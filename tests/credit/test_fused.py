@@ -629,12 +629,15 @@ def test_only_what_asks_for_a_gradient_gets_one(name: str, frozen: int) -> None:
     assert_as_specified(name, x)
 
 
+@pytest.mark.parametrize("wanted", [False, True], ids=["no gradients", "constants"])
 @pytest.mark.parametrize("name", PAIRS)
-def test_without_gradients_the_loss_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gradients_the_loss_is_the_same(name: str, wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     x = inputs()
     expected = PAIRS[name][0](x)
     monkeypatch.setattr(tables, "_Formed", None)  # nothing is formed
-    with torch.no_grad():
+    for leaf in x.leaves():
+        leaf.requires_grad_(not wanted)
+    with torch.set_grad_enabled(wanted):
         loss = PAIRS[name][0](x)
     assert expected.requires_grad
     assert not loss.requires_grad

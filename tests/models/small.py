@@ -64,13 +64,13 @@ def differ(a: Tensor, b: Tensor) -> bool:
 
 @contextmanager
 def measured() -> Iterator[list[int]]:
-    """Bytes that are kept for backward, each tensor once."""
-    kept, seen = [0], set[int]()
+    """Bytes that are kept for backward, each tensor once. What was seen is held, so that no place is used twice."""
+    kept, seen = [0], dict[int, torch.UntypedStorage]()
 
     def keep(tensor: Tensor) -> Tensor:
-        place = tensor.untyped_storage().data_ptr()
-        kept[0] += tensor.nbytes * (place not in seen)
-        seen.add(place)
+        storage = tensor.untyped_storage()
+        kept[0] += tensor.nbytes * (storage.data_ptr() not in seen)
+        seen[storage.data_ptr()] = storage
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
