@@ -26,10 +26,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return make_data(tmp_path_factory.mktemp("compare") / "data")
 
 
-def make_run(folder: Path, prepared: Prepared, share: float, payoff: Payoff | None = None) -> Run:
+def make_run(folder: Path, prepared: Prepared, share: float, payoff: Payoff | None = None, seed: int = 1) -> Run:
     recipe = recipes.Recipe(folder.name, (algorithms.Mle("mle", 0.1),), payoff=payoff or Payoff())
     run = Run.create(folder, "", recipe, prepared.folder, prepared.checksums)
-    finish(run, prepared, spoilt(prepared, share, 1))
+    finish(run, prepared, spoilt(prepared, share, seed))
     return run
 
 
@@ -37,8 +37,9 @@ def make_run(folder: Path, prepared: Prepared, share: float, payoff: Payoff | No
 def test_figures_significance_and_sentences(
     name: str | None, metric: Metric, digits: int, prepared: Prepared, tmp_path: Path
 ) -> None:
-    one, two = make_run(tmp_path / "a", prepared, 0.3), make_run(tmp_path / "b", prepared, 0.2)
-    said, known = [spoilt(prepared, share, 1) for share in (0.3, 0.2)], [[words] for words in references(prepared)]
+    one, two = make_run(tmp_path / "a", prepared, 0.3), make_run(tmp_path / "best", prepared, 0.2, seed=2)
+    said = [spoilt(prepared, share, seed) for share, seed in ((0.3, 1), (0.2, 2))]
+    known = [[words] for words in references(prepared)]
     found = bootstrap([said[0]], [said[1]], known, metric=metric)
     lines = list(compare(one, two, "test", 2, name))
     assert lines[0] == f"{one.folder}  {metric.label} {found.baseline:.2f}"
@@ -46,24 +47,39 @@ def test_figures_significance_and_sentences(
     change = f"({found.system - found.baseline:+.2f}{lower}, p = {found.p:.4f})"
     assert lines[1] == f"{two.folder}  {metric.label} {found.system:.2f}  {change}"
     assert lines[2].endswith(f"(paired bootstrap, {found.signature})")
-    worst = differences(*said, known, metric)[0]
-    head = f"\n{worst.example + 1}: sentence {metric.label} {worst.baseline:.{digits}f} -> {worst.system:.{digits}f}"
-    assert lines[3] == head
-    assert lines[5:8] == [
-        f"  {name:10} {' '.join(words)}"
-        for name, words in (
-            ("reference", references(prepared)[worst.example]),
-            ("baseline", said[0][worst.example]),
-            ("system", said[1][worst.example]),
-        )
-    ]
-    assert len(lines) == 3 + 2 * 5
+    each = differences(*said, known, metric)
+    ups, downs = [one for one in each if one.system > one.baseline], [one for one in each if one.system < one.baseline]
+    gains, losses = (ups, downs) if metric.higher else (downs, ups)
+    same = len(known) - len(ups) - len(downs)
+    assert min(len(ups), len(downs)) > 2
+    assert lines[3] == f"{len(gains)} sentences are better, {len(losses)} worse, {same} the same"
+    assert (lines[4], lines[15]) == ("\nThe largest gains:", "\nThe largest losses:")
+    for place, some in ((5, gains), (16, losses)):
+        first = max(some, key=lambda d: (abs(d.system - d.baseline), -d.example))
+        figures = f"{first.baseline:.{digits}f} -> {first.system:.{digits}f}"
+        assert lines[place] == f"\n{first.example + 1}: sentence {metric.label} {figures}"
+        assert lines[place + 2 : place + 5] == [
+            f"  {name:9}  {' '.join(words)}"
+            for name, words in (
+                ("reference", references(prepared)[first.example]),
+                ("a", said[0][first.example]),
+                ("best", said[1][first.example]),
+            )
+        ]
+    assert len(lines) == 4 + 2 * (1 + 2 * 5)
+
+
+def test_folders_of_one_name_are_told_apart(prepared: Prepared, tmp_path: Path) -> None:
+    one, two = (make_run(tmp_path / str(seed) / "run", prepared, 0.3, seed=seed) for seed in (1, 2))
+    lines = list(compare(one, two, "test", 1))
+    assert any(line.startswith(f"  {one.folder}  ") for line in lines)
+    assert any(line.startswith(f"  {two.folder}  ") for line in lines)
 
 
 def test_rewards_of_two_kinds_are_not_compared(prepared: Prepared, tmp_path: Path) -> None:
     one = make_run(tmp_path / "a", prepared, 0.3)
     two = make_run(tmp_path / "b", prepared, 0.2, Payoff(metric="edit"))
-    assert len(list(compare(one, one, "test", 0, "reward"))) == 3
+    assert len(list(compare(one, one, "test", 0, "reward"))) == 4
     with pytest.raises(UserError, match=r"a is judged by reward \(mean reward\|bleu\) and .*\|edit.*with --metric"):
         list(compare(one, two, "test", 0, "reward"))
 

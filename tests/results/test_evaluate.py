@@ -114,7 +114,7 @@ def test_compare(folder: Path, run) -> None:
     done = run("compare", folder / "run1", folder / "run2", "--show", 2)
     assert done.returncode == 0
     assert "p = " in done.stdout
-    assert done.stdout.count("sentence BLEU") == 2
+    assert done.stdout.count("sentence BLEU") == 4
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("baseline", metavar="BASELINE", type=shared.given, help="a run folder")
     parser.add_argument("system", metavar="RUN", type=shared.given, help="the run folder to compare with it")
     parser.add_argument("--split", default="test", help="a split that both have been evaluated on (default: test)")
-    about = "how many of the sentences that differ most to print (default: 5)"
-    parser.add_argument("--show", type=shared.natural, default=5, metavar="N", help=about)
+    about = "how many of the largest gains, and of the largest losses, to print (default: 3)"
+    parser.add_argument("--show", type=shared.natural, default=3, metavar="N", help=about)
     shared.metric_option(parser)
 
 

@@ -98,7 +98,8 @@ def device_option(parser: argparse.ArgumentParser) -> None:
 
 def threads_option(parser: argparse.ArgumentParser) -> None:
     """How many threads; `use_threads` takes them."""
-    parser.add_argument("--threads", type=threads, metavar="N", help="CPU threads (default: torch decides)")
+    about = "CPU threads (default: 1 for small networks; torch decides for others)"
+    parser.add_argument("--threads", type=threads, metavar="N", help=about)
 
 
 def backbone_option(
@@ -187,11 +188,11 @@ def use_device(options: argparse.Namespace) -> "torch.device":
 
 
 def use_threads(options: argparse.Namespace) -> None:
-    """As many threads as were asked for, or as torch would take."""
-    import torch
+    """As many threads as were asked for."""
+    from seqcredit.threads import ask_threads
 
     if options.threads is not None:
-        torch.set_num_threads(options.threads)
+        ask_threads(options.threads)
 
 
 def search_of(run: "Run", options: argparse.Namespace, least: int = 1) -> "Search":

@@ -11,7 +11,7 @@ from seqcredit.results.significance import bootstrap, differences
 
 
 def compare(baseline: Run, system: Run, split_name: str, show: int, metric: str | None = None) -> Iterator[str]:
-    """What there is to say, line by line; `show` sentences at the most."""
+    """What there is to say, line by line; at the most `show` sentences that gain, and as many that lose."""
     data, other = open_data(baseline.data), open_data(system.data)
     check_same_split(baseline, data, system, other, split_name)
     split = data.split(split_name)
@@ -29,12 +29,28 @@ def compare(baseline: Run, system: Run, split_name: str, show: int, metric: str 
     yield f"{baseline.folder}  {judge.label} {found.baseline:.{d}f}"
     yield f"{system.folder}  {judge.label} {found.system:.{d}f}  ({change}, p = {found.p:.4f})"
     yield f"95 % interval of the difference: {low:+.{d}f} to {high:+.{d}f} (paired bootstrap, {found.signature})"
-    for one in differences(first, second, references, judge)[:show]:
-        n = one.example
-        yield f"\n{n + 1}: sentence {judge.label} {one.baseline:.{d - 1}f} -> {one.system:.{d - 1}f}"
-        known = {"reference": references[n][0]} if references[n] else {}
-        said = {"source": sources[n], **known, "baseline": first[n], "system": second[n]}
-        yield from (f"  {name:10} {' '.join(words)}" for name, words in said.items())
+    signs = (1, -1) if judge.higher else (-1, 1)
+    each = differences(first, second, references, judge)
+    gains, losses = ([one for one in each if sign * (one.system - one.baseline) > 0] for sign in signs)
+    same = len(each) - len(gains) - len(losses)
+    yield f"{len(gains):,} sentences are better, {len(losses):,} worse, {same:,} the same"
+    names = _names(baseline, system)
+    for some, what in ((gains[:show], "gains"), (losses[:show], "losses")):
+        if some:
+            yield f"\nThe largest {what}:"
+        for one in some:
+            n = one.example
+            yield f"\n{n + 1}: sentence {judge.label} {one.baseline:.{d - 1}f} -> {one.system:.{d - 1}f}"
+            known = {"reference": references[n][0]} if references[n] else {}
+            said = {"source": sources[n], **known, names[0]: first[n], names[1]: second[n]}
+            wide = max(map(len, said))
+            yield from (f"  {name:{wide}}  {' '.join(words)}" for name, words in said.items())
+
+
+def _names(baseline: Run, system: Run) -> tuple[str, str]:
+    """What the two are called: by their folders' names, if these differ."""
+    first, second = baseline.folder, system.folder
+    return (first.name, second.name) if first.name != second.name else (str(first), str(second))
 
 
 def check_same_split(run: Run, data: Prepared, other: Run, theirs: Prepared, split: str) -> None:

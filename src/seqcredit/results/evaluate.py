@@ -40,6 +40,7 @@ from seqcredit.rewards.metrics import (
     corpus_bleu,
     corpus_bleus,
 )
+from seqcredit.threads import few_threads
 from seqcredit.training.decoding import Search, decode, translate
 from seqcredit.training.log import log_entries
 from seqcredit.types import Json
@@ -170,9 +171,10 @@ def translate_all(
 ) -> list[list[str]]:
     """The best translation of each sentence in words, a few at a time."""
     found: list[list[str]] = []
-    for start in range(0, len(sentences), search.batch_size):
-        batch = from_sentences(sentences[start : start + search.batch_size], prepared)
-        found += translate(actor, prepared, batch.source.to(device), search)
+    with few_threads([actor]):
+        for start in range(0, len(sentences), search.batch_size):
+            batch = from_sentences(sentences[start : start + search.batch_size], prepared)
+            found += translate(actor, prepared, batch.source.to(device), search)
     return found
 
 

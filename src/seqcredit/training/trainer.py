@@ -15,6 +15,7 @@ from seqcredit.algorithms import Phase, Progress
 from seqcredit.data.batches import Indices, Loader, check, count_tokens, epoch_batches, padding_ratio
 from seqcredit.data.storage import locked
 from seqcredit.errors import UserError
+from seqcredit.threads import few_threads
 from seqcredit.training import checkpoints, precision, watch, weights
 from seqcredit.training.boards import Board, board
 from seqcredit.training.checkpoints import Checkpoint
@@ -76,7 +77,8 @@ class Trainer:
     def train(self) -> None:
         """Run what is left of the task, alone in its folder."""
         busy = f"{self.folder} is being trained by another process: wait for its end, or stop it."
-        with locked(self.folder, busy) if self.processes.writes else nullcontext():
+        alone = locked(self.folder, busy) if self.processes.writes else nullcontext()
+        with alone, few_threads(self.task.networks.values()):
             self._train()
 
     def _train(self) -> None:
