@@ -43,7 +43,7 @@ LEARNS = {
     "raml": "also learns sentences near the reference; closer ones count more",
     "vaml": "learns the same sentences, with a target for each word from a Q that is learned first",
     "ac": "learns from its own samples; a critic says what each word is worth",
-    "erac": "as AC, with a bonus for entropy",
+    "erac": "learns from its own samples by a critic, as AC does, with a bonus for entropy",
 }
 WHY_VAML = """\
 VAML is below RAML because its targets are only as good as the Q that it has learned, which is still far from the exact

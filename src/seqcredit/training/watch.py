@@ -63,7 +63,8 @@ def plan(phase: Phase, batches: int, padding: float, pairs: float) -> str:
     objective = objective_of(phase)
     kind = "" if phase.name == objective else f"{objective}, "
     most = sum(phase.lengths(batches))
-    length = f"{most:,} updates" if phase.updates else f"{phase.epochs} epochs of {batches:,} updates"
+    epochs = f"{phase.epochs} epoch{'s' if phase.epochs > 1 else ''} of {batches:,} update{'s' if batches > 1 else ''}"
+    length = f"{most:,} updates" if phase.updates else epochs
     size = f"{phase.batch_tokens:,} tokens, {pairs:.1f} pairs," if phase.batch_tokens else f"{phase.batch_size}"
     return (
         f"{phase.name}: {kind}at most {length}, {phase.optimizer} {phase.learning_rate:g}, "
