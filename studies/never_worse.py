@@ -84,8 +84,8 @@ def study(name: str, start: Start, seed: int, runs: Path, results: Path) -> None
     """A start, ERAC from it with nothing but defaults, and the cells of both."""
     mle = train(start.model, start, start.mle, runs / name, seed)
     erac = train(mle, start, sc.ERAC(), runs / f"{name}-erac", seed)
-    for run, against in ((mle.run, []), (erac.run, [mle.run])):
-        record.record(run, Prepared.open(run.data), results / f"{run.folder.name}-{seed}.json", against)
+    for when, run, against in (("before", mle.run, []), ("after", erac.run, [mle.run])):
+        record.record(run, Prepared.open(run.data), results / f"{name}-{when}-{seed}.json", against)
 
 
 def train(

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -210,3 +212,27 @@ def test_a_run_is_opened_with_the_algorithm_that_went_along(tmp_path: Path) -> N
     (mine,), (theirs,) = opened.recipe.phase, recipe.phase
     assert (type(mine).__name__, mine.name, mine.learning_rate) == ("Mine", "Mine", 0.1)
     assert type(mine) is not type(theirs)  # it is the copy's
+
+
+SCRIPT = """
+import seqcredit as sc
+sc.train(sc.LSTM(hidden=8, embedding=8), [("a b", "b a")] * 40, algorithm=sc.MLE(epochs=1), out="run", say=None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "told"), [("mine.py", "python mine.py 1"), ("inside/mine.py", "python inside/mine.py 1")]
+)
+def test_a_script_is_named_as_the_command(place: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / place
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(SCRIPT)
+    subprocess.run([sys.executable, file, "1"], cwd=tmp_path, check=True)
+    assert Run.open(tmp_path / "run").about["command"] == told
+
+
+def test_a_script_elsewhere_is_named_without_its_path(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    subprocess.run([sys.executable, tmp_path / "mine.py"], cwd=tmp_path / "here", check=True)
+    assert Run.open(tmp_path / "here" / "run").about["command"] == "python mine.py"

@@ -170,11 +170,19 @@ def _about(recipe: Recipe, data: Path, vocabularies: Mapping[str, str], folder: 
         "python": platform.python_version(),
         "commit": commit(),
         "seed": recipe.seed,
-        "command": shlex.join(["seqcredit", *sys.argv[1:]]),
+        "command": shlex.join([*_program(Path(sys.argv[0])), *sys.argv[1:]]),
         "data": os.path.relpath(data.resolve(), folder.resolve()) if inside else str(data.resolve()),
         "vocabularies": dict(vocabularies),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
+
+
+def _program(file: Path) -> tuple[str, ...]:
+    """What was called: seqcredit, or a user's script by its path from here."""
+    if file.name.startswith("seqcredit") or file.parent.name == "seqcredit":
+        return ("seqcredit",)
+    inside = file.is_file() and file.resolve().is_relative_to(Path.cwd())
+    return ("python", str(file.resolve().relative_to(Path.cwd())) if inside else file.name)
 
 
 def commit() -> str:
