@@ -2,7 +2,7 @@
 
 python studies/never_worse.py MULTI30K FLICKR8K runs/never-worse results/never-worse --seeds 1 2 3
 
-MULTI30K holds {train,valid,test}.{de,en}; FLICKR8K is a folder that `seqcredit prepare` made of 3,000 photographs. What is
+MULTI30K holds {train,valid,test}.{de,en}; FLICKR8K is a folder that `seqcredit prepare` made of 3,000 images. What is
 finished is not trained again. Every start and what ERAC made of it become cells.
 """
 
