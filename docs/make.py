@@ -5,6 +5,7 @@ python docs/make.py --check    say which are not what the code gives, and fail
 """
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -65,9 +66,10 @@ def recipe_keys() -> str:
 
 
 def _key(field: ast.AnnAssign, lines: list[str]) -> str:
-    kind = ast.unparse(field.annotation).removeprefix("Literal[").removesuffix("]").replace("'", '"').replace("|", "or")
+    kind = re.sub(r"Literal\[([^]]*)\]", r"\1", ast.unparse(field.annotation)).replace("'", '"').replace("|", "or")
     default, presets = _default(field.value)
-    remark = lines[(field.end_lineno or 0) - 1].partition("  # ")[2].replace("|", "\\|")
+    own = (line.partition("# ")[2] for line in lines[field.lineno - 1 : field.end_lineno])
+    remark = " ".join(filter(None, own)).replace("|", "\\|")
     cells = [default, presets.get("paper", ""), presets.get("released", "")]
     return f"| `{ast.unparse(field.target)}` | {kind} | {' | '.join(cells)} | {remark} |"
 
@@ -104,7 +106,7 @@ QUESTIONS = {
 
 
 WAY = """\
-**The way of the data.** `data/` turns text or pictures into batches of ids. A model of `models/` predicts, `search/`
+**The way of the data.** `data/` turns text or images into batches of ids. A model of `models/` predicts, `search/`
 chooses an output, `rewards/` scores every prefix of it. An algorithm of `algorithms/` makes a loss of all this, with
 the mathematics of `credit/`. `training/` has the one loop that all algorithms share; `experiments/` says which runs
 there are, `results/` what came out of them, and `inspect/` what happened inside. A new algorithm, reward or model is
@@ -187,8 +189,8 @@ def architecture() -> str:
     """How the data go, and the tree of files with what each says of itself."""
     parts = [
         f"# Architecture\n\n{MADE}\n",
-        "One question a folder. An arrow means *imports from*; a folder that is reached by other arrows has none of\n"
-        "its own. A test holds them.\n",
+        "Each folder answers one question. An arrow means *imports from*; a folder that is reached by other arrows\n"
+        "has none of its own. A test holds them.\n",
         "![Folders of seqcredit and the arrows of their imports](architecture.svg)\n",
         WAY,
     ]

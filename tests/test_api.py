@@ -1,4 +1,4 @@
-"""The Python front door: what it trains, what it writes, what it refuses."""
+"""The Python API: what it trains, what it writes, what it refuses."""
 
 import doctest
 import importlib

@@ -107,8 +107,8 @@ def test_a_sheet_of_photographs(place: Path, run: Callable[..., Done]) -> None:
     from PIL import Image
 
     out = place / "sheet.png"
-    done = run("sheet", place / "run", "--photographs", DATA / "images", "--out", out, "--count", 5)
-    assert (done.returncode, done.stdout) == (0, f"5 photographs, written to {out}\n"), done.stderr
+    done = run("sheet", place / "run", "--images", DATA / "images", "--out", out, "--count", 5)
+    assert (done.returncode, done.stdout) == (0, f"5 images, written to {out}\n"), done.stderr
     with Image.open(out) as page:
         pixels = np.asarray(page)
     assert pixels.shape[1] > 1_300
@@ -121,8 +121,8 @@ def test_a_sheet_of_photographs(place: Path, run: Callable[..., Done]) -> None:
         (["translate", "RUN"], "describes pictures: use `seqcredit caption`"),
         (["caption", "RUN", "absent.jpg"], "There is no file absent.jpg"),
         (["caption", "RUN", "DATA/features.txt"], "cannot be read"),
-        (["sheet", "RUN", "--photographs", "."], "has none of the pictures"),
-        (["sheet", "RUN", "--photographs", ".", "--out", "sheet.jpg"], "its name ends in .png"),
+        (["sheet", "RUN", "--images", "."], "has none of the images"),
+        (["sheet", "RUN", "--images", ".", "--out", "sheet.jpg"], "its name ends in .png"),
         (["prepare", "out", "--task", "captioning", "--train", "a.tsv", "--valid", "a.tsv"], "go together"),
         (["evaluate", "RUN", "--raw", "a", "b"], "describes pictures"),
         (["evaluate", "RUN", "--replace-unknown"], "leave out --replace-unknown"),

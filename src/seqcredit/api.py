@@ -1,4 +1,4 @@
-"""The Python front door: `train` takes a model, data, a reward and an algorithm, and gives a trained model back."""
+"""The Python API: `train` takes a model, data, a reward and an algorithm, and gives a trained model back."""
 
 import shutil
 import sys

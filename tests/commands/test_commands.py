@@ -131,9 +131,9 @@ CASES: dict[str, list[tuple[str, str]]] = {
     ],
     "report": [("NOWHERE.toml", "NOWHERE.toml")],
     "sheet": [
-        ("NOWHERE --photographs .", "NOWHERE is not a run folder"),
-        ("RUN --photographs .", "holds no pictures"),
-        ("RUN --photographs . --count 0", f"--count: '0' {WHOLE}"),
+        ("NOWHERE --images .", "NOWHERE is not a run folder"),
+        ("RUN --images .", "holds no images"),
+        ("RUN --images . --count 0", f"--count: '0' {WHOLE}"),
     ],
     "inspect": [
         ("NOWHERE", "NOWHERE is not a run folder"),
@@ -180,7 +180,7 @@ def test_a_file_is_one_command() -> None:
         "export": "a b",
         "compare": "a b",
         "record": "a b",
-        "sheet": "a --photographs b",
+        "sheet": "a --images b",
     }
     for group in GROUPS.values():
         for command in group:

@@ -1,4 +1,4 @@
-"""The plans of the front door: their phases, and what they pass on."""
+"""The plans of the Python API: their phases, and what they pass on."""
 
 from dataclasses import replace
 

@@ -753,8 +753,14 @@ def test_an_algorithm_beside_the_recipe_has_options_as_ours_have(tmp_path: Path)
 @pytest.mark.parametrize(
     ("objective", "said"),
     [
-        ("own_recipe_file:NoPhase", "own_recipe_file:NoPhase is no algorithm: make it a frozen dataclass below "),
-        ("own_recipe_file:option", "own_recipe_file:option is no algorithm: make it a frozen dataclass below "),
+        (
+            "own_recipe_file:NoPhase",
+            "own_recipe_file:NoPhase is no algorithm: make it a frozen dataclass, a subclass of ",
+        ),
+        (
+            "own_recipe_file:option",
+            "own_recipe_file:option is no algorithm: make it a frozen dataclass, a subclass of ",
+        ),
         ("own_recipe_file:Absent", "has no 'Absent', which 'own_recipe_file:Absent' asks for."),
         ("absent_recipe_file:Softer", "There is no absent_recipe_file.py beside the recipe in "),
     ],

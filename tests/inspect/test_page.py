@@ -98,23 +98,23 @@ def test_no_text_of_the_data_stands_in_the_markup(examiners: list[Examiner]) -> 
     assert text.count("<script") == text.count("</script") == 3
 
 
-def test_photographs_are_small_copies_by_name(tmp_path: Path) -> None:
+def test_images_are_small_copies_by_name(tmp_path: Path) -> None:
     from PIL import Image
 
     Image.new("RGB", (900, 600), (200, 30, 30)).save(tmp_path / "a.png")
     data = {"subjects": [{"source": "a.png"}, {"source": "../a.png"}, {"source": "b.png"}]}
-    page.add_photographs(data, tmp_path)
+    page.add_images(data, tmp_path)
     assert [set(subject) for subject in data["subjects"]] == [{"source", "picture"}, {"source"}, {"source"}]
     (tmp_path / "small.jpg").write_bytes(base64.b64decode(data["subjects"][0]["picture"]))
     with Image.open(tmp_path / "small.jpg") as small:
         assert small.size == (page.LARGE, page.LARGE * 2 // 3)
-    with pytest.raises(UserError, match="has none of the pictures"):
-        page.add_photographs({"subjects": [{"source": "c.png"}]}, tmp_path)
+    with pytest.raises(UserError, match="has none of the images"):
+        page.add_images({"subjects": [{"source": "c.png"}]}, tmp_path)
     with pytest.raises(UserError, match="is no folder"):
-        page.add_photographs(data, tmp_path / "a.png")
+        page.add_images(data, tmp_path / "a.png")
     (tmp_path / "b.png").write_bytes(b"no picture")
-    with pytest.raises(UserError, match=r"b\.png cannot be read as a picture"):
-        page.add_photographs(data, tmp_path)
+    with pytest.raises(UserError, match=r"b\.png cannot be read as an image"):
+        page.add_images(data, tmp_path)
 
 
 def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_the_command_writes_a_page(shown: Any, tmp_path: Path, capsys: pytest.Ca
     [
         (["MLE", "--reference", "a"], "give --source too"),
         (["MLE", "--split", "absent"], "has no split 'absent'"),
-        (["MLE", "--photographs", "."], "leave out --photographs"),
+        (["MLE", "--images", "."], "leave out --images"),
         (["MLE", "--critic", "MLE"], "has no critic to lend"),
         (["MLE", "--count", "0"], "argument --count: '0' is not a whole number above 0"),
         (["MLE", "absent"], "absent is not a run folder"),
@@ -345,7 +345,7 @@ def test_without_a_reference_the_page_says_so(tab: Callable[..., Any], shown: An
     assert seen.locator("#curve svg").count() == 0
     seen.locator("#row-1").click()
     seen.get_by_label("Q", exact=True).check()
-    assert "MLE has no critic: lend it one with --critic RUN" in seen.locator(".card").first.inner_text()
+    assert "MLE has no critic: add --critic RUN" in seen.locator(".card").first.inner_text()
     assert seen.locator("#curve svg").count() == 1
 
 

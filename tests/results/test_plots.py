@@ -145,7 +145,7 @@ def test_costs_are_means_of_seeds_over_samples_and_over_seconds(tiny, tmp_path: 
     assert over_seconds[:, 0] == pytest.approx(np.polyval(scale[0], [3.0, 6.0]), abs=0.05)
     for line in (over_samples, over_seconds):
         assert line[:, 1] == pytest.approx(np.polyval(scale[1], [11.0, 16.0]), abs=0.05)
-    assert {"AC", "RAML", "samples drawn", "seconds of the processor", "validation BLEU"} <= {*texts(out)}
+    assert {"AC", "RAML", "samples drawn", "CPU time, seconds", "validation BLEU"} <= {*texts(out)}
     assert "MLE" not in texts(out)
 
 

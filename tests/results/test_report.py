@@ -158,18 +158,21 @@ def committed_critics(text: str, found: Found) -> None:
 
 
 def committed_aspects(text: str, found: Found) -> None:
-    """One seed each: the figures as the cells have them."""
-    rows = table(text, "way")
-    assert set(rows) == {named(path, cell) for path, cell in found}
-    columns = {"BLEU": "bleu", "length ratio": "length_ratio", "wrong, %": "wrong", "distinct, %": "distinct"}
+    """Means over seeds of the figures that the cells have."""
+    rows, groups = table(text, "way"), {}
     for path, cell in found:
-        row = rows[named(path, cell)]
-        for column, key in columns.items():
-            if column == cell["metric_label"]:
+        groups.setdefault(named(path, cell), []).append(cell)
+    assert rows.keys() == groups.keys()
+    columns = {"BLEU": "bleu", "length ratio": "length_ratio", "wrong, %": "wrong", "distinct, %": "distinct"}
+    for name, group in groups.items():
+        row, label = rows[name], group[0]["metric_label"]
+        for column, key in {**columns, "CIDEr-D": "cider"}.items():
+            if column == label:
                 assert column not in row  # it stands at the end
-            else:
-                assert row[column] == (f"{cell[key]:.2f}" if key in cell else "-")
-        assert (row["n"], row[f"test {cell['metric_label']}"]) == ("1", f"{cell['score']:.2f}")
+            elif column in row:
+                assert_mean(row[column], [cell[key] for cell in group if key in cell])
+        assert row["n"] == str(len(group))
+        assert_mean(row[f"test {label}"], [cell["score"] for cell in group])
 
 
 def committed_costs(text: str, found: Found) -> None:
@@ -181,7 +184,7 @@ def committed_costs(text: str, found: Found) -> None:
     for name, group in groups.items():
         assert rows[name]["n"] == str(len(group))
         assert_mean(rows[name]["samples, thousands"], [cell["drawn"] / 1000 for cell in group])
-        assert_mean(rows[name]["CPU minutes"], [cell["cpu"] / 60 for cell in group])
+        assert_mean(rows[name]["CPU time, minutes"], [cell["cpu"] / 60 for cell in group])
         assert_mean(rows[name]["entropy"], [cell["headroom"]["entropy"] for cell in group if "headroom" in cell])
 
 

@@ -114,7 +114,7 @@ def test_a_board_has_every_number_once_also_after_a_resume(kind: str, tmp_path: 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_run_reports_what_its_log_says(kind: str, tmp_path: Path) -> None:
-    """The front door, killed after its first phase and gone on with."""
+    """`train`, killed after its first phase and gone on with."""
     rows, small = [("1 2 3", "one two three"), ("3 1", "three one")] * 30, LSTM(hidden=8, embedding=8)
     given = {"algorithm": MLE(epochs=2), "out": tmp_path / "run", "say": None, "report_to": kind}
     for _ in range(2):  # the second time there is nothing left to do, and nothing is said twice

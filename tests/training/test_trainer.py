@@ -340,7 +340,7 @@ def test_without_a_good_critic_the_actor_stays_as_it_was(
     trainer(run, prepared, said.append).train()
     assert said[-1] == (
         "critic: after 16 updates the critic explains 0.40 of the returns' variance, and 0.5 was asked for. "
-        "Skipped: actor_critic; the model stays as it was. Give critic more epochs, or ask for less."
+        "Skipped: actor_critic; the model stays as it was. Train the critic longer, or lower critic_least."
     )
     before, after = (of_network(run.weights(phase), "actor") for phase in ("mle", "actor_critic"))
     assert same(before, after)

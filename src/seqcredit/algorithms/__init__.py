@@ -87,7 +87,7 @@ def algorithm(objective: object, folder: Path | None = None) -> type[Phase]:
     found = find(objective, folder)
     kind = found if isinstance(found, type) and issubclass(found, Phase) else None
     if kind is None or "__dataclass_fields__" not in vars(kind) or isabstract(kind):
-        wanted = "a frozen dataclass below seqcredit.algorithms.Phase, with a `loss`"
+        wanted = "a frozen dataclass, a subclass of seqcredit.algorithms.Phase, with a `loss`"
         raise UserError(f"{objective} is no algorithm: make it {wanted}.")
     return kind
 

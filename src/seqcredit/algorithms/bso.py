@@ -40,7 +40,7 @@ class Bso(Phase):
 
     width: int = option(6, FROM_2)  # of the beam, the reference included: one more than that of testing
     first_width: int = option(0, FROM_0)  # where it begins to grow, over the whole phase; 0: it does not
-    margin: float = option(1.0, NOT_NEGATIVE)
+    margin: float = option(1.0, NOT_NEGATIVE)  # by which the reference has to win
     cost: Literal["one", "reward"] = "one"  # of a violation, or 1 - R of the hypothesis so far, R not scaled by length
 
     def __post_init__(self) -> None:

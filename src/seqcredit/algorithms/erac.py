@@ -46,13 +46,13 @@ from seqcredit.types import Batch, Reward, token_mask
 class Judging(Phase):
     """What the phases with a critic of the actor's samples share."""
 
-    tau: float = option(0.04, NOT_NEGATIVE, paper=Feeding(0.04, 0.05), released=Feeding(0.045, 0.04))
+    tau: float = option(0.04, NOT_NEGATIVE, paper=Feeding(0.04, 0.05), released=Feeding(0.045, 0.04))  # 0 is AC
     target_rate: float = option(0.001, UP_TO_1)  # beta, how fast the target network follows the critic
     target_rate_end: float | None = option(None, UP_TO_1)  # at the phase's end; target_rate if not given
-    smoothing: float = option(0.001, NOT_NEGATIVE)
+    smoothing: float = option(0.001, NOT_NEGATIVE)  # lambda, weight of the variance of Q over all words
     smoothing_form: Literal["sum", "mean"] = option("sum", paper="sum", released="mean")  # by validation
-    td_form: Literal["squared", "half"] = option("squared", paper="squared", released="half")
-    future_entropy: bool = True
+    td_form: Literal["squared", "half"] = option("squared", paper="squared", released="half")  # or half of it
+    future_entropy: bool = True  # entropy of later states counts in the targets
     bound_value: Literal["eos", "free"] = option("eos", paper="eos", released="free")  # V at the bound: Q(eos), or all
     trace: float = option(0.0, SHARE)  # lambda: 0 looks one step ahead, as in the paper; 1 to the end
     trace_end: float | None = option(None, SHARE)  # what it has become at the phase's end; trace if not given
@@ -180,8 +180,8 @@ class ActorCritic(Judging, Leashed, Paired):
     beta1: float = option(0.9, BELOW_1, released=0.0)  # Adam's first decay rate
     samples: int = option(1, FROM_1)  # sequences drawn for each sentence
     extra_length: int = option(10, FROM_0)  # most tokens of a sample beyond the longest reference, eos included
-    mle_weight: float = option(0.1, NOT_NEGATIVE)
-    cautious: bool = False  # the actor's steps are as much shorter as Q explains less of the returns' variance
+    mle_weight: float = option(0.1, NOT_NEGATIVE)  # weight of the references' likelihood
+    cautious: bool = False  # scales the actor's steps by the share of variance that Q explains
     keeps_start: bool = True  # validation may choose the starting weights as the best; false for comparisons with MLE
     entropy_form: Literal["exact", "normalised"] = option("exact", paper="exact", released="normalised")
 

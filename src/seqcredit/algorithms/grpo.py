@@ -28,7 +28,9 @@ class Grpo(Sampling):
 
     samples: int = option(8, FROM_2)  # of a group: sequences drawn for each sentence
     leash: float = option(0.04, NOT_NEGATIVE)  # weight of KL(actor || the actor as it was when the phase began)
-    leash_form: Literal["loss", "estimate", "reward"] = "estimate"  # all words; the drawn one's; off its reward
+    leash_form: Literal["loss", "estimate", "reward"] = (
+        "estimate"  # exact KL over all words; estimate from the drawn word; subtracted from its reward
+    )
     scaled: bool = True  # advantages in standard deviations of their group
     length: Literal["sample", "longest", "sum"] = "sample"  # what a sample's sum is divided by: tokens, most tokens, 1
     ratio_low: float = option(0.2, SHARE)  # the ratio to the sampler counts from 1 - ratio_low

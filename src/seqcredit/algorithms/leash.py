@@ -20,7 +20,9 @@ class Leashed(Phase):
     """What phases share that may keep their actor near the one that they began with."""
 
     leash: float = option(0.0, NOT_NEGATIVE)  # weight of KL(actor || the actor as it was when the phase began)
-    leash_form: Literal["loss", "estimate", "reward"] = "loss"  # all words; the drawn one's; off its reward
+    leash_form: Literal["loss", "estimate", "reward"] = (
+        "loss"  # exact KL over all words; estimate from the drawn word; subtracted from its reward
+    )
 
     @property
     def remembers_start(self) -> bool:

@@ -54,7 +54,7 @@ class Pcl(Sampling):
 
     trains: ClassVar[tuple[str, ...]] = ("actor", "value")
 
-    tau: float = option(0.01, ABOVE_0)
+    tau: float = option(0.01, ABOVE_0)  # weight of entropy relative to reward
     steps: int = option(10, FROM_0)  # d, tokens of a path; 0: always to the end
     off_policy: int = option(1, FROM_0)  # sequences near the reference to learn from too, itself the first; 0: none
     longest: int = option(4, FROM_1)  # words of a replaced n-gram, in those after the first

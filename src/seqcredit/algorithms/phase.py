@@ -146,18 +146,18 @@ class Phase(Options, ABC):
     raw: ClassVar[bool] = False  # what it trains is searched by scores of the last word, without a softmax
     soft: ClassVar[bool] = False  # its critic looks ahead by the soft value, not by what the actor does
 
-    name: str
-    learning_rate: float = required(ABOVE_0)
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    name: str  # in logs and --set; the objective if not given
+    learning_rate: float = required(ABOVE_0)  # of the first update
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"  # torch's
     beta1: float = option(0.9, BELOW_1)  # Adam's first decay rate
     weight_decay: float = option(0.0, NOT_NEGATIVE)  # of adamw; not of embeddings, nor of vectors: biases and norms
-    batch_size: int = option(50, FROM_1)  # pairs; pictures, each with all of its captions
+    batch_size: int = option(50, FROM_1)  # pairs; images, each with all of its captions
     sort_by: Literal["source", "both"] = (
         "source"  # whose lengths are alike in a batch: of sources, or of references too
     )
-    batch_tokens: int = option(0, FROM_0)  # places of a batch at the most, padding included; 0: batch_size pairs
+    batch_tokens: int = option(0, FROM_0)  # maximum tokens in a batch, padding included; 0: batch_size pairs
     accumulate: int = option(1, FROM_1)  # parts of a batch, one after the other: less memory for the same update
-    gradient_checkpointing: bool = False  # backward computes what is within layers anew: less memory, more time
+    gradient_checkpointing: bool = False  # backward recomputes activations inside layers: less memory, more time
     precision: Literal["float32", "bf16"] = "float32"  # of a loss's products; weights and sums keep theirs
     clip: float = option(5.0, ABOVE_0)  # global gradient norm, of each network
     epochs: int = option(30, EPOCHS)  # at most
@@ -168,7 +168,7 @@ class Phase(Options, ABC):
     anneal_form: Literal["line", "cosine"] = "line"  # or along half a cosine wave
     warmup: int = option(0, FROM_0)  # updates in which all learning rates rise in a straight line, before they fall
     validate_every: int = option(0, FROM_0)  # updates, and after the last one; 0 is once an epoch
-    fused: bool = True  # the fast path of the losses; the specification is slower and the same
+    fused: bool = True  # the fast path; false: the reference implementation, slower with the same result
 
     def __post_init__(self) -> None:
         super().__post_init__()

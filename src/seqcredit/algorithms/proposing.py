@@ -36,7 +36,7 @@ class Proposing(Phase):
     draws: ClassVar[tuple[Proposal, ...]] = ()  # kinds of proposals that it can draw from a Q
     why_not: ClassVar[str] = "its weights are those of one kind of proposal"
 
-    tau: float = option(0.4, ABOVE_0)
+    tau: float = option(0.4, ABOVE_0)  # temperature of the targets
     samples: int = option(5, FROM_1)  # M, the reference included
     proposal: Proposal = "ngram"  # "exact": from P_R, of the edit distance; "policy": from P_Q; "mixed": half and half
     longest: int = option(4, FROM_1)  # words of a replaced n-gram

@@ -66,7 +66,7 @@ class Vaml(Raml):
     draws: ClassVar[tuple[Proposal, ...]] = ("policy",)
     why_not: ClassVar[str] = "its weights are those of one kind of proposal"
 
-    kappa: float = option(0.2, SHARE)
+    kappa: float = option(0.2, SHARE)  # share of the token targets; 0 is RAML
     kappa_draws: bool = option(False, paper=False, released=True)  # draw each token's coin, or take its expectation
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:

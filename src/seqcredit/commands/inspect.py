@@ -13,11 +13,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, which examples, and where to."""
     parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
     shared.split_option(parser)
-    shared.count_option(parser, "--count", 1000, "examples at the most")
+    shared.count_option(parser, "--count", 1000, "maximum number of examples")
     parser.add_argument("--source", metavar="TEXT", help="a sentence of your own instead of a split")
     about = "a translation of it; may be given several times"
     parser.add_argument("--reference", action="append", default=[], metavar="TEXT", help=about)
-    parser.add_argument("--photographs", type=shared.given, metavar="FOLDER", help="captioning: where the pictures are")
+    parser.add_argument("--images", type=shared.given, metavar="FOLDER", help="captioning: where the images are")
     parser.add_argument(
         "--out", type=shared.wanted, default=Path("credit.html"), metavar="FILE", help="default: credit.html"
     )
@@ -42,11 +42,11 @@ def run(options: argparse.Namespace) -> int:
         subjects = inspect_split(judges, prepared.split(options.split), options.count)
     where = options.split if options.source is None else "your own"
     names = ", ".join(judge.name for judge in judges)
-    noun = "pictures" if prepared.pictures else "sentences" if len(subjects) > 1 else "sentence"
+    noun = "images" if prepared.pictures else "sentences" if len(subjects) > 1 else "sentence"
     data = page.payload(judges, subjects, f"{names}: {len(subjects):,} {noun} of {where}", prepared.pictures)
-    if options.photographs:
-        require(prepared.pictures, f"{prepared.folder} holds no pictures: leave out --photographs.")
-        page.add_photographs(data, options.photographs)
+    if options.images:
+        require(prepared.pictures, f"{prepared.folder} holds no images: leave out --images.")
+        page.add_images(data, options.images)
     size = page.write(data, options.out)
     then = "" if options.open else "; open it in a browser"
     print(f"{len(subjects):,} examples, {size / 1e6:.1f} MB, written to {options.out}{then}", flush=True)

@@ -5,6 +5,7 @@ import argparse
 from seqcredit.commands import shared
 
 ABOUT = "draw a figure of runs or of recorded results, as PNG or SVG"
+RESULTS = "recorded results, run folders, or folders of either"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -19,13 +20,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     for name, about in (
         ("tau", "test BLEU of AC and ERAC against the temperature, with its range over seeds"),
         ("ablation", "validation BLEU of ERAC by smoothing and target rate, as a heat map"),
-        ("costs", "validation against samples drawn, and against processor time"),
+        ("costs", "validation against samples drawn, and against CPU time"),
     ):
-        kind(name, about).add_argument(
-            "cells", nargs="+", metavar="RESULTS", type=shared.given, help="as of `seqcredit table`"
-        )
+        kind(name, about).add_argument("cells", nargs="+", metavar="RESULTS", type=shared.given, help=RESULTS)
     drawn = kind("forest", "differences from a baseline, with confidence intervals")
-    drawn.add_argument("cells", nargs="+", metavar="RESULTS", type=shared.given, help="as of `seqcredit table`")
+    drawn.add_argument("cells", nargs="+", metavar="RESULTS", type=shared.given, help=RESULTS)
     drawn.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
     drawn = kind("curves", "learning curves: what runs have logged at each update")
     drawn.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")

@@ -1,19 +1,17 @@
-"""`seqcredit sheet`: photographs and their captions, to look at."""
+"""`seqcredit sheet`: images and their captions, to look at."""
 
 import argparse
 from pathlib import Path
 
 from seqcredit.commands import shared
 
-ABOUT = "show photographs and their captions, by people and runs, in one PNG"
+ABOUT = "show images and their captions, by people and runs, in one PNG"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Which runs, which photographs, and where to."""
+    """Which runs, which images, and where to."""
     parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
-    parser.add_argument(
-        "--photographs", type=shared.given, required=True, metavar="FOLDER", help="where the pictures are"
-    )
+    parser.add_argument("--images", type=shared.given, required=True, metavar="FOLDER", help="where the images are")
     parser.add_argument(
         "--out", type=shared.wanted, default=Path("sheet.png"), metavar="FILE", help="default: sheet.png"
     )
@@ -27,6 +25,6 @@ def run(options: argparse.Namespace) -> int:
     from seqcredit.inspect.sheet import sheet
 
     runs = [Run.open(folder) for folder in options.run_folders]
-    count = sheet(runs, shared.data_of(runs[0]), options.split, options.photographs, options.count, options.out)
-    print(f"{count} photographs, written to {options.out}")
+    count = sheet(runs, shared.data_of(runs[0]), options.split, options.images, options.count, options.out)
+    print(f"{count} images, written to {options.out}")
     return 0

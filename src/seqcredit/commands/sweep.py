@@ -32,7 +32,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help=about)
     about = "change a key in all cells, such as phase.*.epochs=1; may be given several times"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)
-    shared.metric_option(parser, "figures in the grid, of those that a cell keeps")
+    shared.metric_option(parser, "show this metric in the grid; every cell must have recorded it")
     about = "print what would be run and how long it would take, and stop"
     parser.add_argument("--dry-run", action="store_true", help=about)
 

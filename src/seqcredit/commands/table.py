@@ -20,7 +20,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     others = ("credit", "critics", "headroom", "search", "starts", "aspects", "costs")
     layouts = ("plain", "table1", "ablation", "entropy", *others)
     parser.add_argument("--layout", choices=layouts, default="plain", help=about)
-    shared.metric_option(parser, "figures of this one, which all cells must have kept")
+    shared.metric_option(parser, "show this metric; every cell must have recorded it")
 
 
 def run(options: argparse.Namespace) -> int:

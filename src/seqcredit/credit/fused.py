@@ -1,7 +1,7 @@
 """The objectives of `losses`, fast: from features and readout to a weighted sum, with no (N, V) tensor kept.
 
 Chunks of rows that fit into the cache are scored, turned into the gradient of their scores and multiplied back at once.
-A loss equals the specification in value and gradient; everything else that comes back is a constant.
+A loss equals the reference implementation in value and gradient; everything else that comes back is a constant.
 """
 
 from typing import NamedTuple

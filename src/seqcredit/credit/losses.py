@@ -1,7 +1,7 @@
 """The objectives, as in the paper: plain functions from tensors to one number a token, 0 on padding.
 
-They are the specification. No module, no option object, no randomness and no reduction: a caller sums over time and
-averages over sentences. Axes: B sequences (any number of axes, M proposals included), T time, V actions.
+They are the reference implementation. No module, no option object, no randomness and no reduction: a caller sums over
+time and averages over sentences. Axes: B sequences (any number of axes, M proposals included), T time, V actions.
 """
 
 from typing import Literal

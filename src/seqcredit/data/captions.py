@@ -1,4 +1,4 @@
-"""Pictures and what people said of them: TSV, Karpathy's JSON, annotations of MSCOCO."""
+"""Images and what people said of them: TSV, Karpathy's JSON, annotations of MSCOCO."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def read_captions(path: Path) -> Iterator[Example]:
         return read_tsv(path)
     if path.suffix == ".json":
         return read_coco(path)
-    raise UserError(f"{path}: captions come as .tsv (picture<tab>caption) or as .json (annotations of MSCOCO).")
+    raise UserError(f"{path}: captions come as .tsv (image<tab>caption) or as .json (annotations of MSCOCO).")
 
 
 def read_tsv(path: Path) -> Iterator[Example]:
@@ -69,7 +69,7 @@ def read_tsv(path: Path) -> Iterator[Example]:
     for number, line in enumerate(lines(path), 1):
         name, tab, caption = line.partition("\t")
         if not tab and name.strip():
-            raise UserError(f"{path}, line {number} has no tab: write picture<tab>caption.")
+            raise UserError(f"{path}, line {number} has no tab: write image<tab>caption.")
         if tab:
             captions.setdefault(name.strip(), []).append(caption)
     return (Example(name, texts) for name, texts in captions.items())

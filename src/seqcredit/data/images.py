@@ -1,4 +1,4 @@
-"""Images as features: a network trained on ImageNet turns each picture of a folder into one row of numbers.
+"""Images as features: a network trained on ImageNet turns each image of a folder into one row of numbers.
 
     OUT/features.npy    N x F, float16
     OUT/features.txt    the names of the image files, sorted: row i belongs to line i

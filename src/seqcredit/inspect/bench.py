@@ -58,7 +58,9 @@ class Step:
     width: int = WIDTH
 
     def __str__(self) -> str:
-        return ", ".join([self.name, *["specification"] * (not self.fused), *["input feeding"] * self.feeding])
+        return ", ".join(
+            [self.name, *["reference implementation"] * (not self.fused), *["input feeding"] * self.feeding]
+        )
 
     @property
     def baseline(self) -> "Step":
@@ -70,7 +72,7 @@ class Step:
 
 
 def steps(vocabularies: Sequence[int]) -> Iterator[Step]:
-    """All that is timed: every phase; some by the specification; some with input feeding."""
+    """All that is timed: every phase; some by the reference implementation; some with input feeding."""
     for vocabulary in vocabularies:
         yield from (Step(name, vocabulary) for name in PHASES)
         yield from (Step(name, vocabulary, fused=False) for name in ("MLE", "soft Q", "ERAC"))

@@ -112,7 +112,7 @@
       state.order.sort((a, b) => keys[b] - keys[a] || a - b);
     }
     const many = state.order.length, total = state.data.subjects.length;
-    const noun = state.data.pictures ? "picture" : "sentence";
+    const noun = state.data.pictures ? "image" : "sentence";
     if (state.data.more) $("count").textContent = `${total} of ${total + state.data.more}, reading on`;
     else $("count").textContent = many === total ? `${total} ${noun}${total === 1 ? "" : "s"}` : `${many} of ${total}`;
     $("rows").style.height = `${many * ROW}px`;
@@ -156,7 +156,7 @@
     $("quantities").hidden = $("explain").hidden = !s;
     if (!s) {
       const empty = state.data.live && !state.data.subjects.length
-        ? (state.data.pictures ? "Choose a photograph, write what it shows, and press Go." : "Type a sentence, with a reference if you have one, and press Go.")
+        ? (state.data.pictures ? "Choose an image, write what it shows, and press Go." : "Type a sentence, with a reference if you have one, and press Go.")
         : "Nothing matches.";
       $("subject").append(make("p", { class: "quiet" }, empty));
       return;
@@ -210,7 +210,7 @@
       return button;
     });
     const why = state.quantity !== "p" && !one[state.quantity]
-      ? make("p", { class: "quiet why" }, about.critic ? "Not known without a reference." : `${about.name} has no critic: lend it one with --critic RUN to see this.`) : null;
+      ? make("p", { class: "quiet why" }, about.critic ? "Not known without a reference." : `${about.name} has no critic: add --critic RUN to see this.`) : null;
     return make("article", { class: `card ${runClass(run)}${mine ? " chosen" : ""}`, onclick: () => select(run, 0, false) },
       make("header", {}, make("h2", {}, about.name), make("span", { class: "quiet figures" }, figures.join(" · "))),
       make("div", { class: "tokens", role: "group", "aria-label": `Hypothesis of ${about.name}` }, tokens), why);
@@ -269,7 +269,7 @@
       const label = end ? "end" : word(flat[i]);
       const kind = `word${flat[i] === one.words[t] ? " here" : ""}`;
       const box = state.data.live && !end
-        ? make("button", { type: "button", class: kind, title: "Put it in the place of the token", onclick: () => live.replace(t, [word(flat[i])]) }, label)
+        ? make("button", { type: "button", class: kind, title: "Replace the token with this word", onclick: () => live.replace(t, [word(flat[i])]) }, label)
         : make("span", { class: kind }, label);
       box.style.setProperty("--share", `${(100 * p).toFixed(1)}%`);
       box.style.setProperty("--fill", name === "policy" ? "var(--run)" : name === "target" ? "rgb(var(--minus))" : "rgb(var(--plus))");
@@ -372,7 +372,7 @@
       ["mean Q", "return", "error", "tokens"]);
     const positions = (key) => summaries.map((s, run) => ({ run, points: s[key].map(([x, n], t) => [t + 1, x / THOUSAND, 0, `position ${t + 1}: ${shown(x / THOUSAND, 3)}, ${n} tokens`, n]) })).filter((s) => s.points.length);
     const cells = (p) => [String(p[0]), shown(p[1], 3), String(p[4])];
-    panel("entropy-by-position", "Entropy by position", "How undecided the policy was, the mean over all hypotheses that are long enough.", positions("entropy"),
+    panel("entropy-by-position", "Entropy by position", "How undecided the policy was, the mean over outputs that reach this position.", positions("entropy"),
       { label: "Entropy by position", x: "position of the token", whole: true, zero: true, dots: true, height: 260, without: "", cells }, ["position", "entropy", "tokens"]);
     panel("reward-by-position", "Reward by position", "What the tokens of each position add to the pay-off, on average.", positions("rewards"),
       { label: "Reward by position", x: "position of the token", whole: true, zero: true, dots: true, height: 260, without: "Rewards need a reference.", cells }, ["position", "reward", "tokens"]);
@@ -420,7 +420,7 @@
       const reader = new FileReader();
       reader.onload = () => {
         live.upload = reader.result.slice(reader.result.indexOf(",") + 1);
-        $("drop").replaceChildren("Another one?", make("img", { src: reader.result, alt: "Your photograph" }));
+        $("drop").replaceChildren("Another one?", make("img", { src: reader.result, alt: "Your image" }));
       };
       reader.readAsDataURL(file);
     },
@@ -457,7 +457,7 @@
       const source = $("source").value;
       const references = $("reference").value.split("\n").map((line) => line.trim()).filter(Boolean);
       const about = state.data.pictures ? { picture: live.upload } : { source };
-      if (state.data.pictures ? !live.upload : !source.trim()) throw new Error(state.data.pictures ? "Choose a photograph first." : "Type a sentence first.");
+      if (state.data.pictures ? !live.upload : !source.trim()) throw new Error(state.data.pictures ? "Choose an image first." : "Type a sentence first.");
       $("subject").replaceChildren();
       $("quantities").hidden = $("explain").hidden = true;
       for (const id of ["legend", "token", "curve"]) $(id).replaceChildren();

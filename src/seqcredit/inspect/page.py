@@ -28,7 +28,7 @@ FULL = 0.98  # share of the tokens that are within the scale of colours
 LISTS = ("policy", "target", "oracle")
 PAYOFFS = {"linear-bleu": "linear BLEU", "edit": "edit distance", "hamming": "Hamming distance"}  # as no metric
 AT_ONCE = 40  # subjects that the page shows before it has read the others
-FEW, LARGE, SMALL = 300, 240, 120  # up to so many photographs are of so many pixels, more of them of fewer
+FEW, LARGE, SMALL = 300, 240, 120  # up to so many images are of so many pixels, more of them of fewer
 
 Words = dict[str, int]  # of a page, each with its number: it is written once
 
@@ -162,16 +162,16 @@ def write(data: Json, out: Path) -> int:
     return len(text)
 
 
-def add_photographs(data: Json, folder: Path) -> None:
-    """Small copies of the photographs that a folder has, by their names."""
-    require(folder.is_dir(), f"{folder} is no folder: give --photographs the folder that the pictures are in.")
+def add_images(data: Json, folder: Path) -> None:
+    """Small copies of the images that a folder has, by their names."""
+    require(folder.is_dir(), f"{folder} is no folder: give --images the folder that they are in.")
     there = {path.name: path for path in folder.iterdir()}
     side = LARGE if len(data["subjects"]) <= FEW else SMALL
     for subject in data["subjects"]:
         if path := there.get(subject["source"]):
             subject["picture"] = thumbnail(path, side)
     if not any("picture" in subject for subject in data["subjects"]):
-        raise UserError(f"{folder} has none of the pictures: give the folder that they are in.")
+        raise UserError(f"{folder} has none of the images: give the folder that they are in.")
 
 
 def thumbnail(picture: Path | io.BytesIO, side: int) -> str:
@@ -184,12 +184,12 @@ def thumbnail(picture: Path | io.BytesIO, side: int) -> str:
             small.save(buffer, "JPEG", quality=70)
     except Exception as error:  # damaged files make Pillow raise almost anything
         name = picture.name if isinstance(picture, Path) else "it"
-        raise UserError(f"{name} cannot be read as a picture: {type(error).__name__}.") from None
+        raise UserError(f"{name} cannot be read as an image: {type(error).__name__}.") from None
     return base64.b64encode(buffer.getvalue()).decode()
 
 
 def pillow() -> tuple[ModuleType, ModuleType, ModuleType]:
     """Pictures, what draws on them, and letters."""
-    with in_words(ImportError, "Photographs need Pillow: pip install 'seqcredit[images]'."):
+    with in_words(ImportError, "Images need Pillow: pip install 'seqcredit[images]'."):
         from PIL import Image, ImageDraw, ImageFont
     return Image, ImageDraw, ImageFont

@@ -1,4 +1,4 @@
-"""`seqcredit sheet`: photographs with what people and networks say of them, on one page."""
+"""`seqcredit sheet`: images with what people and networks say of them, on one page."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,19 +13,19 @@ from seqcredit.results.evaluate import read_hypotheses
 if TYPE_CHECKING:
     from PIL.ImageFont import FreeTypeFont, ImageFont
 
-COLUMNS, WIDTH, HEIGHT, GAP, LINE = 4, 340, 240, 16, 18  # pixels; HEIGHT is that of a photograph
+COLUMNS, WIDTH, HEIGHT, GAP, LINE = 4, 340, 240, 16, 18  # pixels; HEIGHT is that of an image
 SIZE = 14  # of the letters
 INK, PALE, GROUND = "#1a1a1a", "#666666", "#ffffff"
 
-Shown = tuple[Path, list[tuple[str, str]]]  # one photograph, and lines about it: who says what
+Shown = tuple[Path, list[tuple[str, str]]]  # one image, and lines about it: who says what
 
 
 def sheet(runs: Sequence[Run], prepared: Prepared, split_name: str, photographs: Path, count: int, out: Path) -> int:
-    """Write a PNG with the first photographs of a split that are in a folder; how many there are."""
+    """Write a PNG with the first images of a split that are in a folder; how many there are."""
     require(out.suffix == ".png", f"{out}: a sheet is a PNG, so its name ends in .png.")
-    require(prepared.pictures, f"{prepared.folder} holds no pictures: give runs that were trained on captions.")
+    require(prepared.pictures, f"{prepared.folder} holds no images: give runs that were trained on captions.")
     shown = _choose(runs, prepared.split(split_name), photographs, count)
-    require(shown, f"{photographs} has none of the pictures of {split_name}: give the folder that they are in.")
+    require(shown, f"{photographs} has none of the images of {split_name}: give the folder that they are in.")
     _draw(shown, out)
     return len(shown)
 

@@ -95,14 +95,14 @@ class LSTM(Architecture):
     seqcredit.errors.UserError: LSTM: dropout is 1.5, but it must be from 0 up to, but without, 1.
     """
 
-    embedding: int = option(256, FROM_1)
-    hidden: int = option(256, EVEN)
-    layers: int = option(1, LAYERS)
-    attention: Literal["dot", "mlp", "none"] = "dot"  # "none" for an actor that looks at pictures
-    input_feeding: bool = False
-    dropout: float = option(0.3, BELOW_1)
-    copy: int = option(0, FROM_0)  # critics: width of a word's code, by which attention adds to Q; try 64
-    dueling: bool = False  # critics: a readout in common for all words beside their own, both of 0 at first
+    embedding: int = option(256, FROM_1)  # size of the word vectors
+    hidden: int = option(256, EVEN)  # size of the state
+    layers: int = option(1, LAYERS)  # of the encoder, and of the decoder
+    attention: Literal["dot", "mlp", "none"] = "dot"  # "none" for an actor that looks at images
+    input_feeding: bool = False  # the decoder also reads the last attention output
+    dropout: float = option(0.3, BELOW_1)  # share of units that are dropped
+    copy: int = option(0, FROM_0)  # critics: size of the word vectors of the copying critic; 0: none; try 64
+    dueling: bool = False  # critics: adds a value shared by all words; starts at 0
     twin: bool = False  # critics: two of them, of which the lower Q counts
     reads: Literal["references", "source"] = "references"  # critics; one that reads the source can guide a search
     kind = "lstm"
@@ -180,11 +180,11 @@ class Transformer(Architecture):
     seqcredit.errors.UserError: Transformer: width is 100, but it must be an even multiple of heads, which is 8.
     """
 
-    width: int = option(256, FROM_1)
+    width: int = option(256, FROM_1)  # size of the states
     layers: int = option(3, LAYERS)  # of the encoder, and of the decoder
-    heads: int = option(4, FROM_1)
-    dropout: float = option(0.1, BELOW_1)
-    copy: int = option(64, FROM_0)  # critics: width of a word's code, by which Q speaks of the reference's words
+    heads: int = option(4, FROM_1)  # of attention
+    dropout: float = option(0.1, BELOW_1)  # share of units that are dropped
+    copy: int = option(64, FROM_0)  # critics: size of the word vectors of the copying critic; 0: none
     twin: bool = False  # critics: two of them, of which the lower Q counts
     reads: Literal["references", "source"] = "references"  # critics; one that reads the source can guide a search
     decoder_only: bool = False  # one stack reads and writes; otherwise an encoder reads and a decoder writes
@@ -252,7 +252,7 @@ class HuggingFace(Architecture):
     config: str = ""  # config.json in a line
     generation: str = "{}"  # generation_config.json in a line
     dropout: float = option(0.0, BELOW_1)  # of what the readout sees; nothing is dropped within the model
-    copy: int = option(64, FROM_0)  # critics: width of a word's code, by which Q speaks of the words that it reads
+    copy: int = option(64, FROM_0)  # critics: size of the word vectors of the copying critic; 0: none
     reads: Literal["source", "references", "both"] = "references"  # critics
     shared: bool = False  # critics: a head on the actor's own body, which learns from the actor's loss alone
     lora: str = ""  # settings of peft's LoraConfig in a line of JSON: then only adapters learn, and a critic's head

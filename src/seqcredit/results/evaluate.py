@@ -311,7 +311,7 @@ def seconds(entries: Sequence[Json]) -> float:
 
 
 def cost(entries: Sequence[Json]) -> Json:
-    """Samples drawn and seconds of the processor, of the phases that a run has trained itself."""
+    """Samples drawn and seconds of CPU time, of the phases that a run has trained itself."""
     last = next((entry for entry in reversed(entries) if entry["event"] == "phase_end"), {})
     return {key: last[key] for key in ("drawn", "cpu") if key in last}
 

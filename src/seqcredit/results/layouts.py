@@ -175,7 +175,7 @@ def entropy(cells: Sequence[Cell]) -> Table:
 def credit(cells: Sequence[Cell]) -> Table:
     """How far a learned Q was from the exact one at its best, and how good is what was trained with it."""
     least = {said: partial(Cell.least, key=key) for key, said in ERRORS.items()}
-    return _beside(cells, least, "Credit error and KL: the least of all validations.")
+    return _beside(cells, least, "Credit error and KL: the smallest value of all validations.")
 
 
 def critics(cells: Sequence[Cell]) -> Table:
@@ -184,8 +184,8 @@ def critics(cells: Sequence[Cell]) -> Table:
     return _beside(
         cells,
         known,
-        "Explained: what share of the variance of the returns. Agreement: how what tells likely words apart goes with "
-        "rollouts, as a correlation. Both on validation data.",
+        "Explained: the share of the returns' variance that Q explains. Agreement: correlation of Q and rollouts in "
+        "how they rank likely words. Both on validation data.",
     )
 
 
@@ -201,7 +201,7 @@ def costs(cells: Sequence[Cell]) -> Table:
     """What training used, and what it made of the actor: the reward and the entropy of its samples."""
     figures: dict[str, Callable[[Cell], float | None]] = {
         "samples, thousands": lambda cell: None if (n := cell.figures.get("drawn")) is None else n / 1000,
-        "CPU minutes": lambda cell: None if (n := cell.figures.get("cpu")) is None else n / 60,
+        "CPU time, minutes": lambda cell: None if (n := cell.figures.get("cpu")) is None else n / 60,
         "reward of samples": lambda cell: cell.headroom("payoff", "sample"),
         "of the search": lambda cell: cell.headroom("payoff", "beam"),
         "entropy": lambda cell: cell.headroom("entropy"),
@@ -210,9 +210,9 @@ def costs(cells: Sequence[Cell]) -> Table:
     return _beside(
         cells,
         figures,
-        "Samples and minutes: of all phases after the start that the rows share, critics included. Rewards and entropy "
-        "(nats a state of its samples): on validation data, seeds for which they were measured. Distinct: how many "
-        "different outputs there are.",
+        "Samples and CPU time: of all phases after the start that the rows share, critics included. Rewards and "
+        "entropy (nats a state of its samples): on validation data, seeds for which they were measured. Distinct: how "
+        "many different outputs there are.",
     )
 
 
@@ -286,9 +286,9 @@ def _asked(cells: Sequence[Cell]) -> list[str]:
     samples, width, size = room["samples"], room["width"], f"{room['sentences']:,} sentences"
     return [
         f"{_label(room)}{of_data(cells)}, {room['split']}, {size}, and of as many of train, {room['signature']}.",
-        f"By its beliefs: of the {width} that beam search finds and of {-(-samples // 2)} samples, the one with the "
-        f"best mean pay-off if {samples // 2} other samples are taken for the reference. By the reference: the best of "
-        f"the {width}. Nats: what a token of the reference costs.",
+        f"By its beliefs: among {-(-samples // 2)} samples and the outputs of a beam of {width}, the one that scores "
+        f"best against {samples // 2} other samples. By the reference: the output of the beam that scores best "
+        "against the reference. Nats: negative log-likelihood per reference token.",
     ]
 
 

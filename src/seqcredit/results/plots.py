@@ -160,12 +160,12 @@ def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
 
 
 def costs(cells: "Sequence[Cell]", path: Path) -> None:
-    """Validation against samples drawn and against seconds of the processor: a line a row, the mean of its seeds."""
+    """Validation against samples drawn and against CPU time: a line a row, the mean of its seeds."""
     from seqcredit.results import tables
 
     groups = {name: group for name, group in tables.by_name(cells).items() if all(cell.course for cell in group)}
     require(groups, "No cell among them has kept what its validations had cost: record the runs again.")
-    axes = {"samples drawn": 0, "seconds of the processor": 1}
+    axes = {"samples drawn": 0, "CPU time, seconds": 1}
     figure, panels = load_pyplot().subplots(1, len(axes), figsize=(4.4 * len(axes), 4.2), sharey=True)
     for panel, (about, axis) in zip(panels, axes.items(), strict=True):
         for number, group in enumerate(groups.values()):

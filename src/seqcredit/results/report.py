@@ -24,7 +24,7 @@ FIGURES: dict[str, tuple[str, Callable[[Sequence[Cell], Path], None]]] = {
     "tau": ("Test {} over the temperature", plots.tau),
     "credit": ("Distance of learned credit from the exact one", plots.credit_curves),
     "ablation": ("Validation {} over smoothing and target rate", plots.ablation),
-    "costs": ("Validation {} over samples drawn and over seconds of the processor", plots.costs),
+    "costs": ("Validation {} over samples drawn and over CPU time", plots.costs),
     "forest": ("Differences in {} with their intervals", plots.forest),
 }
 FOLDER = "figures"  # beside the pages

@@ -210,8 +210,8 @@ class Significances:
     def notes(self) -> list[str]:
         """What p is, and why it is missing where it is."""
         test = (
-            f"p and {INTERVAL}: paired bootstrap over seeds and sentences, {self.signature}. p is of one side, as "
-            "sacreBLEU's; the interval has 2.5 % on either side."
+            f"p and {INTERVAL}: paired bootstrap over seeds and sentences, {self.signature}. p is one-sided, as in "
+            "sacreBLEU; the interval leaves 2.5 % on each side."
         )
         return [note for note in (test if self.signature else "", self.why) if note]
 

@@ -42,9 +42,9 @@ class Payoff(Options):
     falling: float = option(0.5, UP_TO_1)  # linear-bleu: the precision of n-grams over that of (n-1)-grams
     length: float = option(1.0, UP_TO_1)  # linear-bleu: of all outputs over that of the references
     scaled: bool = True  # bleu: times the reference's length, for the token rewards
-    unk_matches: bool = True
+    unk_matches: bool = True  # an unknown word matches an unknown word of the reference
     brevity: Literal["closest", "mean"] = "closest"  # bleu: the length to reach; several references let it be short
-    unfinished: Literal["score", "without_brevity", "nothing"] = "score"  # what a prefix without eos has
+    unfinished: Literal["score", "without_brevity", "nothing"] = "score"  # how an unfinished prefix is scored
     references: Literal["all", "own"] = "all"  # "own": only the one that is learned from, as in the paper
 
     def __post_init__(self) -> None:

@@ -48,7 +48,7 @@ class Entry(TypedDict, total=False):
     skipped: list[str]
 
 
-Course = list[list[int | float]]  # samples drawn, seconds of the processor, and the metric then
+Course = list[list[int | float]]  # samples drawn, seconds of CPU time, and the metric then
 Curve = list[tuple[int, float]]  # updates since the run began, and what was measured then
 
 
@@ -126,7 +126,7 @@ class History:
         return [(total, float(value)) for total, value in found if type(value) in (int, float) and math.isfinite(value)]
 
     def course(self) -> Course:
-        """Samples drawn, seconds of the processor and the metric, at every validation of an actor."""
+        """Samples drawn, seconds of CPU time and the metric, at every validation of an actor."""
         key = validated(self.metric)
         there = (e for e in self.entries if e["event"] == "validation" and key in e and "drawn" in e)
         return [[e["drawn"], e["cpu"], e[key]] for e in there]

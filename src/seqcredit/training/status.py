@@ -32,7 +32,7 @@ class Status:
     closed: str | None = None  # and why the next phase may not begin
     skipped: list[str] = field(default_factory=list)  # phases that did not begin
     seconds: float = 0.0  # of the updates since the last line of the log
-    cpu: float = 0.0  # seconds of the processor, of all updates of the run
+    cpu: float = 0.0  # seconds of CPU time, of all updates of the run
     tokens: int = 0  # of the references in all batches of the run, padding left out
     drawn: int = 0  # samples that were drawn and scored, in all updates of the run
     done: bool = False

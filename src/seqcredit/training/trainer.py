@@ -214,7 +214,7 @@ class Trainer:
         self.log.write({**entry, "skipped": later})
         self.say(
             f"{self.phase.name}: after {status.updates:,} updates {status.closed}. Skipped: "
-            f"{', '.join(later)}; the model stays as it was. Give {self.phase.name} more epochs, or ask for less."
+            f"{', '.join(later)}; the model stays as it was. Train the critic longer, or lower critic_least."
         )
         return later
 
