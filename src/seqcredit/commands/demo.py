@@ -205,7 +205,7 @@ def make_phrases(out: Path, sizes: Mapping[str, int]) -> str:
 
     made = {name: phrases(name, count) for name, count in sizes.items()}
     prepare(made, out / "data", PrepareOptions(tokenized=True))
-    return f"{sizes['train']:,} sentences of a made-up phrase language"
+    return f"{sizes['train']:,} made-up sentences"
 
 
 def make_pictures(out: Path, sizes: Mapping[str, int]) -> str:
