@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from seqcredit.algorithms import must_be_known
 from seqcredit.data.batches import collate, from_sentences
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError, require
@@ -31,6 +32,7 @@ def task_of(
     metric: Metric | None = None,
 ) -> Task:
     """All that a recipe asks for; things of the user's own are looked for in `folder` first, or given."""
+    must_be_known(recipe.phase)
     made: dict[str, Network] = {"actor": build_actor(recipe, prepared)}
     if "critic" in networks_of(recipe.phase):
         made["critic"] = build_critic(recipe, prepared, made["actor"])
