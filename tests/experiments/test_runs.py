@@ -185,15 +185,15 @@ def test_files_that_the_recipe_names_go_along(tmp_path: Path) -> None:
     )
     recipe = load(beside / "recipe.toml")
     files = [beside.resolve() / f"own_run_{name}.py" for name in ("algorithm", "payoff", "metric")]
-    assert list(own_files(recipe, beside)) == files
-    run = Run.create(tmp_path / "run", "text", recipe, tmp_path, {}, beside)
+    assert own_files(recipe, beside) == {file.name: file for file in files}
+    run = Run.create(tmp_path / "run", "text", recipe, tmp_path, {}, own_files(recipe, beside))
     assert {path.name for path in run.folder.glob("*.py")} == {path.name for path in files}
     for file in files:
         assert (run.folder / file.name).read_text() == OWN
     again = replace(recipe, payoff=Payoff("own_run_metric:other"))
-    assert len(list(own_files(again, beside))) == 2  # each file once
-    assert list(own_files(recipe, None)) == []
-    assert list(own_files(replace(RECIPE, metric="math:floor"), beside)) == []  # it is on the Python path
+    assert len(own_files(again, beside)) == 2  # each file once
+    assert own_files(recipe, None) == own_files(recipe, beside)  # they have been imported: Python knows their files
+    assert own_files(replace(RECIPE, metric="math:floor"), beside) == {}  # it is no file
 
 
 def test_a_run_is_opened_with_the_algorithm_that_went_along(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_run_is_opened_with_the_algorithm_that_went_along(tmp_path: Path) -> N
         'name = "r"\n[[phase]]\nobjective = "own_run_moved:Mine"\nlearning_rate = 0.1\n'
     )
     recipe = load(beside / "recipe.toml")
-    run = Run.create(tmp_path / "run", "text", recipe, tmp_path, {}, beside)
+    run = Run.create(tmp_path / "run", "text", recipe, tmp_path, {}, own_files(recipe, beside))
     (beside / "own_run_moved.py").unlink()
     opened = Run.open(run.folder)
     (mine,), (theirs,) = opened.recipe.phase, recipe.phase
