@@ -48,6 +48,19 @@ def test_a_run_of_the_first_edition_is_read(name: str, recipe: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("version", "end"), [("0.1.0", r" seqcredit 0\.1\.0 reads it\."), ("0.2.0", ""), ("0.10.0", "")]
+)
+def test_a_run_of_the_first_edition_that_is_not_read(version: str, end: str, tmp_path: Path) -> None:
+    """It says who reads it."""
+    phase = '[[phase]]\nobjective = "mle"\nlearning_rate = 0.1\nhead_of_long_ago = 3\n'
+    (tmp_path / "resolved.toml").write_text(f'name = "r"\n{phase}')
+    about = {"seqcredit": version, "data": "/data", "vocabularies": {}}
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    with pytest.raises(UserError, match=rf"there is no key 'head_of_long_ago'.* fused\.{end}$"):
+        Run.open(tmp_path)
+
+
+@pytest.mark.parametrize(
     "text", ["", "[]", "3", '{"seed": 1}', '{"data": 1, "vocabularies": {}}', '{"data": "x"}', "\0"]
 )
 def test_a_damaged_run_json_is_one_sentence(text: str, tmp_path: Path) -> None:

@@ -93,7 +93,10 @@ class Run:
         """A run that exists."""
         about = about_of(folder)
         _check_export(folder)
-        return cls(folder, load(folder / "resolved.toml"), about)
+        old = " seqcredit 0.1.0 reads it." if about["seqcredit"].startswith("0.1.") else ""
+        with in_words(UserError, lambda error: f"{error}{old}"):
+            recipe = load(folder / "resolved.toml")
+        return cls(folder, recipe, about)
 
     @property
     def data(self) -> Path:
