@@ -1,14 +1,16 @@
 """Things of the user's own, by name: `my_file:my_function` is found beside the recipe, or on the Python path."""
 
+import contextlib
 import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
+import inspect
 import re
 import sys
 import traceback
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from seqcredit.errors import UserError, require
 
@@ -64,6 +66,22 @@ def source_of(thing: object, folder: Path | None = None) -> Path | None:
         if "." in module:
             return None
     return Path(found).resolve() if found and Path(found).name == Path(place).name else None
+
+
+def fingerprint(thing: object) -> str:
+    """8 digits of a hash of what a function is made of: its file, or its own text where it has none to itself."""
+    file = source_of(thing) if word_of(thing) != GIVEN else None
+    return hashlib.sha256(file.read_bytes() if file else _text(thing).encode()).hexdigest()[:8]
+
+
+def _text(thing: object) -> str:
+    """The text of a function, of the class of a thing that is called, or, where nobody wrote it down, its code."""
+    for each in (thing, type(thing)):
+        with contextlib.suppress(OSError, TypeError):
+            return inspect.getsource(each)  # type: ignore[arg-type]
+    code = getattr(thing, "__code__", None)
+    plain = [each for each in code.co_consts if not isinstance(each, CodeType)] if code else []
+    return repr((code.co_code, code.co_names, plain)) if code else word_of(type(thing))
 
 
 def _origin(module: str) -> str | None:
