@@ -25,7 +25,7 @@ from seqcredit.results.headroom import WAYS, Speaker, expected_payoffs
 from seqcredit.rewards import Bleu, EditDistance
 from seqcredit.rewards.metrics import EDIT, corpus, corpus_bleu
 from seqcredit.training.decoding import Search, decode
-from seqcredit.types import Alphabet, Batch, lengths, pad, pad_references, token_mask
+from seqcredit.types import Batch, lengths, pad, pad_references, token_mask
 from starter import Done
 
 A, B, C, D = 2, 3, 4, 5
@@ -35,7 +35,6 @@ DOUBT = -2 * (0.34 * math.log(0.34) + 0.66 * math.log(0.66)) + math.log(2)  # al
 class Divided(nn.Module):
     """`a a` with 0.34, `b c` and `b d` with 0.33 each: the likeliest sentence is not the best bet."""
 
-    eos = 0
     anchor = nn.Parameter(torch.zeros(1))
 
     def forward(self, source: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -43,7 +42,7 @@ class Divided(nn.Module):
         probabilities = torch.full((*tokens.shape, 6), 1e-12)
         for row, words in enumerate(tokens.tolist()):
             for t in range(len(words)):
-                for word, share in table.get(tuple(words[:t]), {self.eos: 1.0}).items():
+                for word, share in table.get(tuple(words[:t]), {0: 1.0}).items():
                     probabilities[row, t, word] = share
         return probabilities.log()
 
@@ -72,15 +71,12 @@ def test_each_way_chooses_as_it_says() -> None:
 
 
 def test_what_is_short_ends_by_the_eos_of_its_model() -> None:
-    """Here it is 1. Samples are as long as they may be, and what a search finds is no longer than it has to be."""
-    module = Divided()
-    module.eos = 1
-    actor = Wrapped(module, Alphabet(6, 1, None))
-    one = Speaker(actor, EditDistance(), 3, 7, 40, torch.Generator().manual_seed(0))
-    batch = Batch(torch.zeros(4), pad_references([[[B, D]]] * 4))
-    said = one.at_length(actor.encode(batch.source), batch)
-    for way in ("beam", "believed", "known"):
-        assert (said[way][:, 2:] == 1).all(), way
+    """Here it is 1, and 0 is a word."""
+    short, long = torch.tensor([[[0, A, 1]]]), torch.tensor([[[A, B, C, 1], [0, 1, 1, 1]]])
+    sides = headroom._side_by_side(short, long, 1), headroom._side_by_side(long, short, 1)
+    assert [side.tolist() for side in sides] == [
+        [[[0, A, 1, 1], [A, B, C, 1], [0, 1, 1, 1]]], [[[A, B, C, 1], [0, 1, 1, 1], [0, A, 1, 1]]]
+    ]  # fmt: skip
 
 
 def test_offhand_and_at_length_share_their_ways() -> None:
