@@ -16,11 +16,12 @@ from seqcredit.errors import UserError, in_words, require
 from seqcredit.models.build import LSTM, Networks
 from seqcredit.named import GIVEN
 from seqcredit.options import FIDELITIES, FROM_1, NOT_NEGATIVE, SEED, Fidelity, Options, build, option, presets
+from seqcredit.rewards import metrics
 from seqcredit.rewards.payoff import Payoff, one_or_own
 from seqcredit.types import Json
 
 RECIPES = Path(__file__).parent / "recipes"  # the built-in ones
-METRICS = ("bleu", "chrf", "rouge-l", "cider", "edit", "wrong", "exact", "reward")
+METRICS = (*metrics.METRICS, metrics.REWARD)
 # What the first edition wrote otherwise: objective, key, value -> value.
 OLD_VALUES = {("soft_q", "judged_by", "bleu"): "metric"}
 
