@@ -48,7 +48,7 @@ FILES = (
     "draws.py", "types.py", "named.py", "products.py",
     "experiments/plan.py", "experiments/entries.py", "experiments/forecast.py", "experiments/progress.py",
     "experiments/sweep.py", "experiments/recipe.py",
-    "results/significance.py", "results/tables.py", "results/layouts.py", "results/logs.py", "results/cells.py",
+    "results/significance.py", "results/tables.py", "results/layouts.py", "results/cells.py",
     "results/record.py", "results/report.py", "results/plots.py", "results/headroom.py",
     "inspect/numbers.py", "inspect/examiners.py", "inspect/subjects.py", "inspect/page.py", "inspect/app.py",
     "inspect/desk.py", "inspect/watch.py",
@@ -132,10 +132,13 @@ class Job(NamedTuple):
 
 
 def files() -> list[str]:
-    """The files that have mutants, of those that exist."""
+    """The files that have mutants."""
+    missing = [file for file in (*FILES, *LATER) if not (SOURCE / file).is_file()]
+    if missing:
+        raise FileNotFoundError(f"{', '.join(missing)}: FILES and LATER name what src/seqcredit has not.")
     inside = [path for folder in FOLDERS for path in sorted((SOURCE / folder).rglob("*.py"))]
     paths = [*inside, *(SOURCE / file for file in FILES)]
-    return [str(path.relative_to(SOURCE)) for path in paths if path.exists()]
+    return [str(path.relative_to(SOURCE)) for path in paths]
 
 
 def mutants(words: Sequence[str] = ()) -> list[Mutant]:

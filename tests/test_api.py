@@ -140,6 +140,29 @@ def test_a_reward_and_a_metric_of_ones_own(tmp_path: Path) -> None:
     assert as_reward.run.recipe.payoff.metric == "python"
 
 
+def test_the_mean_reward_of_a_trained_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the pay-off of its run, in memory and loaded; where only Python knows the pay-off, while it is there."""
+    (tmp_path / "my_mean.py").write_text("def length(text, references):\n    return float(len(text.split()))\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import my_mean  # type: ignore[import-not-found]
+
+    given = {"algorithm": FAST, "longest_output": 5, "say": None}
+    trained = sc.train(SMALL, pairs(40), reward=my_mean.length, metric="bleu", out=tmp_path / "run", **given)
+    rows = pairs(12, 3)
+    outputs = trained.evaluate(rows, metric="exact").outputs
+    mean = sum(len(text.split()) for text in outputs) / len(outputs)
+    assert mean > 0
+    for one in (trained, sc.load(tmp_path / "run"), sc.load(tmp_path / "run", metric="reward")):
+        found = one.evaluate(rows, metric="reward")
+        assert (found.metric, found.value) == ("reward", pytest.approx(mean))
+        assert found.signature.startswith("mean reward|my_mean:length|code:")
+    assert sc.load(tmp_path / "run", metric="reward").evaluate(rows).metric == "reward"
+    own = sc.train(SMALL, pairs(40), reward=lambda text, references: 7.0, **given)
+    assert own.evaluate(rows, metric="reward").value == 7.0
+    with pytest.raises(UserError, match="This pay-off was given in Python, and only Python knows it"):
+        sc.load(own.folder, metric="reward")
+
+
 def test_a_function_in_a_file_keeps_its_name_and_goes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_scores.py").write_text("def brevity(text, references):\n    return -float(len(text.split()))\n")
     monkeypatch.syspath_prepend(str(tmp_path))

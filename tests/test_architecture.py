@@ -10,7 +10,7 @@ from seqcredit.algorithms import ALGORITHMS
 from seqcredit.algorithms.proposing import Proposing
 
 SOURCE = Path(__file__).parents[1] / "src" / "seqcredit"
-LEAVES = {"errors", "types", "draws", "named", "options", "products"}
+LEAVES = {"errors", "types", "draws", "named", "options", "products", "threads"}
 BELOW = LEAVES | {"credit", "rewards", "models"}
 # types <- credit, rewards, models <- search <- algorithms <- training <- experiments <- results <- inspect <- the rest
 ARROWS: dict[str, set[str]] = {
@@ -18,6 +18,7 @@ ARROWS: dict[str, set[str]] = {
     "types": set(),
     "draws": set(),
     "products": set(),
+    "threads": set(),
     "named": {"errors"},
     "options": {"errors"},
     "credit": LEAVES,

@@ -325,10 +325,11 @@ def test_names_in_the_map_exist(page: str) -> None:
 
 def test_every_algorithm_is_in_the_guides_choice() -> None:
     """A row of "which one to take" for each plan that a user can name."""
-    from seqcredit.commands.tune import ALGORITHMS as NAMED
+    from seqcredit.experiments.plans import PLANS
 
     text = (DOCS / "algorithms" / "index.md").read_text()
     rows = " ".join(line for line in text.splitlines() if line.startswith("|"))
-    assert {
-        name for name in (*NAMED, "scheduled_sampling") if not re.search(rf"`(sc\.)?{name}(\(\))?`", rows, re.I)
-    } == set()
+    names = {name: name.replace("_", "") for name in PLANS}  # sc.ScheduledSampling
+    assert [
+        name for name, short in names.items() if not re.search(rf"`(sc\.)?({name}|{short})(\(\))?`", rows, re.I)
+    ] == []

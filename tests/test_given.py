@@ -319,7 +319,7 @@ def test_what_has_no_references_is_not_learned_from() -> None:
 
     model = llama(len(read))
     for plan in (MLE(), sc.RAML(), sc.VAML()):
-        with pytest.raises(UserError, match="learns from references, and these data have none: take AC, ERAC"):
+        with pytest.raises(UserError, match="learns from references, and these data have none: take one of AC, ERAC"):
             sc.train(model, prompts, reward=reward, algorithm=plan, tokenizer=read, say=None)
     with pytest.raises(UserError, match="bleu compares with references, and these data have none: give a reward"):
         sc.train(model, prompts, algorithm=AC(), tokenizer=read, say=None)

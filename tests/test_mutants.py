@@ -32,6 +32,13 @@ def test_a_sample_of_mutants_is_caught() -> None:
     assert f"{SAMPLE} of {SAMPLE} mutants caught" in done.stdout
 
 
+def test_a_file_that_is_gone_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {*mutants.FILES} <= {*mutants.files()}
+    monkeypatch.setattr(mutants, "FILES", ("results/gone.py", "named.py"))
+    with pytest.raises(FileNotFoundError, match=r"^results/gone\.py: FILES and LATER name what"):
+        mutants.files()
+
+
 @pytest.mark.parametrize(
     ("before", "operator", "after"),
     [

@@ -1,7 +1,6 @@
 """The Python API: `train` takes a model, data, a reward and an algorithm, and gives a trained model back."""
 
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from seqcredit.errors import UserError, require
 from seqcredit.experiments.build import mean_reward, task_of
 from seqcredit.experiments.presets import MLE, Plan
 from seqcredit.experiments.recipe import Recipe, resolved
-from seqcredit.experiments.runs import Run, about_of
+from seqcredit.experiments.runs import Run, about_of, own_files
 from seqcredit.experiments.start import open_data, open_device
 from seqcredit.given import (
     AnyCritic,
@@ -34,12 +33,13 @@ from seqcredit.given import (
     without_references,
 )
 from seqcredit.models.build import HuggingFace
+from seqcredit.named import word_of
 from seqcredit.results import evaluate
 from seqcredit.rewards.finished import read_by
 from seqcredit.rewards.metrics import REWARD, Metric
 from seqcredit.rewards.payoff import METRICS, Payoff
 from seqcredit.rewards.text import TextReward
-from seqcredit.trained import Scorer, Trained, judge, word_for
+from seqcredit.trained import Scorer, Trained, metric_for
 from seqcredit.training.boards import ReportTo, check
 from seqcredit.training.processes import Processes
 from seqcredit.training.status import Reporting
@@ -102,7 +102,7 @@ def train(
     others = [None if rows is None else _rows(rows) for rows in (valid, test)]
     given = _Given(_rows(data), others[0], others[1], tokenizer, min_count)
     known = not isinstance(actor, HuggingFace) or given.has_references()  # others cannot do without
-    payoff = reward if isinstance(reward, Payoff) else Payoff(metric=word_for(reward))
+    payoff = reward if isinstance(reward, Payoff) else Payoff(metric=_word(reward))
     ours = payoff.metric in METRICS
     if metric is None:
         metric = "bleu" if known and ours else REWARD
@@ -115,7 +115,7 @@ def train(
         "model" if out is None else Path(out).name,
         phases if known else without_references(phases, longest_output),
         seed=seed,
-        metric=word_for(metric),
+        metric=_word(metric),
         payoff=payoff,
         actor=actor,
         critic=critic_options(actor, critic, known),
@@ -132,7 +132,7 @@ def train(
     say = say if say and processes.writes else _silent
     folder = Path(tempfile.mkdtemp(prefix="seqcredit-")) / "run" if out is None else Path(out)
     with processes.in_turn():
-        run, prepared = _open(folder, recipe, model, critic, given, say)
+        run, prepared = _open(folder, recipe, (reward, metric), model, critic, given, say)
     own_reward = _reward(reward, prepared)
     task = task_of(recipe, prepared, None, own_reward, _judge(metric, own_reward, prepared))
     own = own_actor(model, prepared)
@@ -172,6 +172,7 @@ def _rows(data: Data) -> list[Row] | Path:
 def _open(
     folder: Path,
     recipe: Recipe,
+    own: Sequence[object],
     model: Model | Trained,
     critic: AnyCritic,
     given: _Given,
@@ -189,11 +190,11 @@ def _open(
         fits = (prepared.tokenizer is not None) == isinstance(recipe.actor, HuggingFace)
         kind = "by words" if prepared.tokenizer is None else "by a tokenizer of transformers"
         require(fits, f"{given.data} was prepared {kind}, which is not how this model reads: give rows.")
-        return _create(folder, recipe, model, critic, prepared, prepared.folder), prepared
+        return _create(folder, recipe, own, model, critic, prepared, prepared.folder), prepared
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".data-") as place:
         _prepare(model, given, Path(place) / "data", say)
-        run = _create(folder, recipe, model, critic, Prepared.open(Path(place) / "data"), folder / "data")
+        run = _create(folder, recipe, own, model, critic, Prepared.open(Path(place) / "data"), folder / "data")
     return run, Prepared.open(run.data)
 
 
@@ -214,12 +215,13 @@ def _prepare(model: Model | Trained, given: _Given, out: Path, say: Callable[[st
 def _create(
     folder: Path,
     recipe: Recipe,
+    own: Sequence[object],
     model: Model | Trained,
     critic: AnyCritic,
     prepared: Prepared,
     data: Path,
 ) -> Run:
-    """A new run folder, with its data if they are its own, and the weights to start from."""
+    """A new run folder, with its data if they are its own, files of the user's `own`, and the weights to start from."""
 
     check_lengths(recipe, prepared)
 
@@ -230,8 +232,8 @@ def _create(
         if tensors:
             run.save_weights(INITIAL, tensors)
 
-    text = resolved(recipe)
-    return Run.create(folder, text, recipe, data, prepared.checksums, _beside(recipe), begin, is_own(model))
+    text, files = resolved(recipe), own_files(recipe, None, own)
+    return Run.create(folder, text, recipe, data, prepared.checksums, files, begin, is_own(model))
 
 
 def _splits(
@@ -275,14 +277,12 @@ def _judge(metric: str | Scorer, reward: Reward | None, prepared: Prepared) -> M
     """The metric itself, where the recipe has no name for it."""
     if metric == REWARD and reward is not None:
         return mean_reward(reward, prepared, "mean reward|python")
-    return None if isinstance(metric, str) else judge(metric)
+    return None if isinstance(metric, str) else metric_for(metric)
 
 
-def _beside(recipe: Recipe) -> Path | None:
-    """The folder of the file that a recipe's reward or metric is in."""
-    words = [word for word in (recipe.payoff.metric, recipe.metric) if ":" in word]
-    file = getattr(sys.modules.get(words[0].partition(":")[0]), "__file__", None) if words else None
-    return Path(file).parent if file else Path()
+def _word(thing: object) -> str:
+    """A name as it is, that of a function, or the word for what only Python knows."""
+    return thing if isinstance(thing, str) else word_of(thing)
 
 
 def _silent(_: str) -> None:

@@ -15,11 +15,11 @@ from seqcredit.data.examples import Row, Tokenizer, has_chat
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.data.tokenizer import ModelTokenizer
 from seqcredit.errors import UserError, require
+from seqcredit.experiments.plans import DO_WITHOUT
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.models.build import LSTM, HuggingFace, Networks, Transformer
 from seqcredit.models.hub import alphabet_of, policy_of, whole
 from seqcredit.models.policy import Body, Network
-from seqcredit.options import changed
 from seqcredit.trained import Trained, wrapped
 from seqcredit.training.task import networks_of
 
@@ -189,10 +189,8 @@ def own_actor(model: Model | Trained, prepared: Prepared) -> Network | None:
 
 def without_references(phases: Sequence[Phase], longest: int) -> tuple[Phase, ...]:
     """Phases for data that have no references: none is learned from, and samples are as long as they may be."""
+    others = ", ".join(name.upper() for name in DO_WITHOUT)
     for phase in phases:
-        others = "take AC, ERAC, GRPO, MRT, REINFORCE or SCST"
-        said = f"{phase.name} learns from references, and these data have none: {others}."
+        said = f"{phase.name} learns from references, and these data have none: take one of {others}."
         require(not phase.learns_references, said)
-    no_references = {"mle_weight": 0.0, "with_reference": False, "off_policy": 0}
-    instead = {**no_references, "extra_length": longest, "longest_sample": longest}
-    return tuple(changed(phase, instead) for phase in phases)
+    return tuple(phase.without_references(longest) for phase in phases)

@@ -1,17 +1,22 @@
 """Things of the user's own, by name: `my_file:my_function` is found beside the recipe, or on the Python path."""
 
+import contextlib
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.util
+import inspect
 import re
 import sys
 import traceback
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from seqcredit.errors import UserError, require
 
+GIVEN = "python"  # the word for what was given in Python and has no name
 NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_WRITTEN: dict[str, str] = {}  # modules that were read from a file: their name in Python, and that in a recipe
 
 
 def is_named(word: str) -> bool:
@@ -24,7 +29,7 @@ def find(word: str, folder: Path | None = None) -> object:
     require(is_named(word), f"{word!r} names nothing: write it as FILE:NAME, such as my_file:score.")
     module, _, name = word.partition(":")
     path = file_of(word, folder) or file_of(word, Path())
-    made = _import_name(module, folder) if path is None else _import_file(path)
+    made = _import_name(module, folder) if path is None else _import_file(path, module)
     if not hasattr(made, name):
         raise UserError(f"{made.__file__ or module} has no {name!r}, which {word!r} asks for.")
     return getattr(made, name)
@@ -32,9 +37,59 @@ def find(word: str, folder: Path | None = None) -> object:
 
 def file_of(word: str, folder: Path | None) -> Path | None:
     """The file beside the recipe that a word names something of; None if it is elsewhere."""
-    module = word.partition(":")[0]
-    path = None if folder is None else (folder / module.replace(".", "/")).with_suffix(".py").resolve()
+    path = None if folder is None else (folder / place_of(word)).resolve()
     return path if path is not None and path.is_file() else None
+
+
+def word_of(thing: object) -> str:
+    """`module:name` of a function or a class in a file of its own; `GIVEN` for another, which only Python knows."""
+    module, name = getattr(thing, "__module__", "__main__"), getattr(thing, "__qualname__", "")
+    known = module != "__main__" and name.isidentifier() and getattr(sys.modules.get(module), name, None) is thing
+    return f"{_WRITTEN.get(module, module)}:{name}" if known else GIVEN
+
+
+def place_of(word: str) -> str:
+    """Where the file of `module:name` stands, seen from the recipe."""
+    return word.partition(":")[0].replace(".", "/") + ".py"
+
+
+def source_of(thing: object, folder: Path | None = None) -> Path | None:
+    """The file of a word, as `find` finds it, or of a function or a class; a part of a package has none to itself."""
+    if isinstance(thing, str):
+        beside = file_of(thing, folder) or file_of(thing, Path())
+        if beside is not None or "." in thing:
+            return beside
+        place, found = place_of(thing), _origin(thing.partition(":")[0])
+    else:
+        module = getattr(thing, "__module__", "")
+        place, found = place_of(word_of(thing)), getattr(sys.modules.get(module), "__file__", None)
+        if "." in module:
+            return None
+    return Path(found).resolve() if found and Path(found).name == Path(place).name else None
+
+
+def fingerprint(thing: object) -> str:
+    """8 digits of a hash of what a function is made of: its file, or its own text where it has none to itself."""
+    file = source_of(thing) if word_of(thing) != GIVEN else None
+    return hashlib.sha256(file.read_bytes() if file else _text(thing).encode()).hexdigest()[:8]
+
+
+def _text(thing: object) -> str:
+    """The text of a function, of the class of a thing that is called, or, where nobody wrote it down, its code."""
+    for each in (thing, type(thing)):
+        with contextlib.suppress(OSError, TypeError):
+            return inspect.getsource(each)  # type: ignore[arg-type]
+    code = getattr(thing, "__code__", None)
+    plain = [each for each in code.co_consts if not isinstance(each, CodeType)] if code else []
+    return repr((code.co_code, code.co_names, plain)) if code else word_of(type(thing))
+
+
+def _origin(module: str) -> str | None:
+    """The file that Python imports, or has imported, as a module."""
+    if module in sys.modules:
+        return getattr(sys.modules[module], "__file__", None)
+    found = importlib.machinery.PathFinder.find_spec(module)
+    return found.origin if found else None
 
 
 def said(error: BaseException) -> str:
@@ -59,11 +114,12 @@ def _import_name(module: str, folder: Path | None) -> ModuleType:
         raise UserError(f"{module} cannot be imported. {said(error)}.") from None
 
 
-def _import_file(path: Path) -> ModuleType:
-    """A file as a module, once; what it imports may stand beside it."""
+def _import_file(path: Path, written: str) -> ModuleType:
+    """A file as a module, once, whose name was written so; what it imports may stand beside it."""
     name = path.stem
     if name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path):
         name = f"{name}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    _WRITTEN[name] = written
     if name in sys.modules:
         return sys.modules[name]
     if str(path.parent) not in sys.path:

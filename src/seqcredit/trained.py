@@ -1,6 +1,5 @@
 """What training gives back: a model with its run folder, to translate with, to evaluate, to go on from."""
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,11 @@ from seqcredit.experiments.runs import Run
 from seqcredit.experiments.start import open_data, open_device
 from seqcredit.models.policy import Network, Policy
 from seqcredit.models.wrapped import Wrapped
-from seqcredit.results.evaluate import translate_all
+from seqcredit.named import GIVEN, word_of
+from seqcredit.results.evaluate import metric_of, translate_all
 from seqcredit.results.export import save_pretrained
 from seqcredit.rewards import metrics
-from seqcredit.rewards.metrics import Metric, corpus
-from seqcredit.rewards.payoff import GIVEN
+from seqcredit.rewards.metrics import REWARD, Metric, corpus
 from seqcredit.training.decoding import Search
 from seqcredit.training.weights import of_network
 from seqcredit.types import Known
@@ -85,7 +84,7 @@ class Trained:
         self, data: Iterable[Row] | str = "test", metric: str | Scorer | None = None, beam: int | None = None
     ) -> Evaluation:
         """A metric of outputs for rows in memory, or for a split of the data that the run was trained on."""
-        used = self.metric if metric is None else judge(metric)
+        used = self.metric if metric is None else self._judged_by(metric)
         if isinstance(data, str):
             split = self.prepared.split(data)
             sources, references = list(split.plain_sources()), list(split.reference_texts())
@@ -104,6 +103,11 @@ class Trained:
         makes them part of the weights, and the folder holds a whole model.
         """
         return save_pretrained(self.run, self.prepared, self.actor, Path(folder), merge=merged)
+
+    def _judged_by(self, metric: str | Scorer) -> Metric:
+        """A metric by its name, or a function; the mean reward is the one that it was trained with."""
+        mine = metric == REWARD and self.metric.name == REWARD  # also where only Python knows the reward
+        return self.metric if mine else metric_for(metric, self.run, self.prepared)
 
     def _prompt(self, source: object) -> str:
         """A text, or the messages of a chat, as the model's data have them."""
@@ -148,14 +152,14 @@ def load(
     own = load_actor(opened, prepared, device) if model is None else wrapped(model, prepared)
     if model is not None:
         own.load_state_dict(of_network(opened.weights(), "actor"))
-    used = _metric_of(opened, prepared) if metric is None else judge(metric)
+    used = _metric_of(opened, prepared) if metric is None else metric_for(metric, opened, prepared)
     return Trained(opened, prepared, own.to(device).eval(), used, tokenizer)
 
 
 def _metric_of(run: Run, prepared: Prepared) -> Metric:
     """A run's metric; BLEU in the place of one that only Python knows."""
     recipe = run.recipe
-    name = recipe.payoff.metric if recipe.metric == metrics.REWARD else recipe.metric
+    name = recipe.payoff.metric if recipe.metric == REWARD else recipe.metric
     return metrics.BLEU if name == GIVEN else build_metric(recipe, prepared, run.folder)
 
 
@@ -170,14 +174,8 @@ def wrapped(model: Module, prepared: Prepared) -> Network:
     return Wrapped(made, sizes[1])
 
 
-def judge(metric: str | Scorer) -> Metric:
-    return metrics.metric(metric) if isinstance(metric, str) else metrics.own(word_for(metric), metric)
-
-
-def word_for(thing: object) -> str:
-    """A name as it is, `module:name` of a function in a file of its own, else the word for what only Python knows."""
-    if isinstance(thing, str):
-        return thing
-    module, name = getattr(thing, "__module__", "__main__"), getattr(thing, "__qualname__", "")
-    known = module != "__main__" and name.isidentifier()
-    return f"{module}:{name}" if known and getattr(sys.modules.get(module), name, None) is thing else GIVEN
+def metric_for(metric: str | Scorer, run: Run | None = None, prepared: Prepared | None = None) -> Metric:
+    """A metric by its name, that of a run's things where there is one, or a function of texts."""
+    if not isinstance(metric, str):
+        return metrics.own(word_of(metric), metric)
+    return metrics.metric(metric) if run is None or prepared is None else metric_of(run, prepared, metric)

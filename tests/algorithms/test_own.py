@@ -21,8 +21,9 @@ from algorithms.tiny import BATCH, REWARD, models, noise
 from seqcredit.algorithms import ALGORITHMS, Mle, Phase, Progress, algorithm, objective_of
 from seqcredit.cli import main
 from seqcredit.errors import UserError
-from seqcredit.experiments.recipe import load
-from seqcredit.experiments.runs import Run
+from seqcredit.experiments.recipe import Recipe, load
+from seqcredit.experiments.runs import Run, own_files
+from seqcredit.named import find
 from seqcredit.training.learner import Learner
 from seqcredit.training.log import TIMES, log_entries
 from seqcredit.types import token_mask
@@ -253,6 +254,101 @@ def test_two_processes_train_it_as_one_does(data: Path, tmp_path: Path) -> None:
     one, two = final(tmp_path / "one"), final(tmp_path / "two")
     for key in one:
         torch.testing.assert_close(two[key], one[key], rtol=1e-3, atol=1e-4)
+
+
+# From Python: the algorithm, the reward and the metric are imported from folders of their own.
+
+SCRIPT = """
+import sys
+sys.path += [NAMES]
+import seqcredit as sc
+from own_alone import Fading
+from own_alone_reward import reward
+from own_alone_metric import metric
+
+pairs = [("1 2", "one two"), ("2", "two"), ("1", "one"), ("2 1 1", "two one one")] * 30
+phases = [sc.MLE(epochs=1).phases(False)[0], Fading("Fading", 0.01, "adam", epochs=8, batch_size=20, share=0.3)]
+model = sc.LSTM(embedding=8, hidden=8)
+given = {"reward": reward, "metric": metric, "longest_output": 6, "out": sys.argv[1], "seed": int(sys.argv[2])}
+sc.train(model, pairs, test=pairs[:6], algorithm=phases, say=None, **given)
+"""
+LENGTH = "def {}(text, references):\n    return -abs(len(text) - len(references[0]))\n"
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    """A script, in a folder of its own as all that it imports."""
+    parts = {"algorithm": FADING, "reward": LENGTH.format("reward"), "metric": LENGTH.format("metric")}
+    names = {"algorithm": "own_alone", "reward": "own_alone_reward", "metric": "own_alone_metric"}
+    for part, text in parts.items():
+        (tmp_path / "lib" / part).mkdir(parents=True)
+        (tmp_path / "lib" / part / f"{names[part]}.py").write_text(text)
+    (tmp_path / "elsewhere").mkdir()
+    places = ", ".join(repr(str(tmp_path / "lib" / part)) for part in parts)
+    (tmp_path / "script.py").write_text(SCRIPT.replace("NAMES", places))
+    return tmp_path / "script.py"
+
+
+def python(*words: object, cwd: Path) -> Done:
+    line = [sys.executable, *map(str, words)]
+    return subprocess.run(line, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+LOAD = """
+import sys, seqcredit as sc
+trained = sc.load(sys.argv[1])
+print(type(trained.run.recipe.phase[1]).__name__, trained.metric.name, len(trained.translate(["1 2", "2"])))
+"""
+
+
+@pytest.mark.slow
+def test_by_python_from_another_folder_its_files_go_along(script: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    for seed in (1, 2):
+        done = python(script, tmp_path / f"run{seed}", seed, cwd=elsewhere)
+        assert done.returncode == 0, done.stderr
+    shutil.rmtree(tmp_path / "lib")
+    assert sorted(path.name for path in (tmp_path / "run1").glob("*.py")) == [
+        "own_alone.py", "own_alone_metric.py", "own_alone_reward.py"
+    ]  # fmt: skip
+    loaded = python("-c", LOAD, tmp_path / "run1", cwd=elsewhere)
+    assert loaded.stdout == "Fading own_alone_metric:metric 2\n", loaded.stderr
+    for words in (["table", "../run1", "../run2"], ["compare", "../run1", "../run2"], ["evaluate", "../run1"]):
+        done = starter.run(*words, cwd=elsewhere)
+        assert done.returncode == 0, done.stderr
+    assert [*elsewhere.iterdir()] == []
+
+
+@pytest.mark.slow
+def test_by_python_it_is_killed_and_resumes_by_the_command_line(script: Path, tmp_path: Path) -> None:
+    elsewhere, whole, killed = (tmp_path / name for name in ("elsewhere", "whole", "killed"))
+    assert python(script, whole, 1, cwd=elsewhere).returncode == 0
+    process = subprocess.Popen([sys.executable, script, killed, "1"], cwd=elsewhere)
+    log = killed / "log.jsonl"
+    while process.poll() is None and not (log.exists() and log.read_text().count('"smoothed"') > 2):
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (killed / "result.json").exists()
+    shutil.rmtree(tmp_path / "lib")
+    done = starter.run("resume", killed, "--threads", "1", cwd=elsewhere)
+    assert done.returncode == 0, done.stderr
+    assert same(whole, killed)
+
+
+def test_two_files_of_one_name_cannot_go_along(tmp_path: Path) -> None:
+    words = []
+    for folder, name in (("one", "Fading"), ("other", "score")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "own_double.py").write_text(f"{FADING}\ndef score(text, references):\n    return 0.0\n")
+        words.append(find(f"own_double:{name}", tmp_path / folder))
+    kind, score = words
+    assert isinstance(kind, type)
+    recipe = Recipe("r", (kind("f", 0.1),), metric="own_double:score")
+    assert [*own_files(recipe, None, [score])] == ["own_double.py"]  # they are alike
+    (tmp_path / "other" / "own_double.py").write_text("def score(text, references):\n    return 0.0\n")
+    with pytest.raises(UserError, match=r"own_double\.py: a run keeps one file of a name, rename one of them\.$"):
+        own_files(recipe, None, [score])
 
 
 ABSTRACT = "class Fading(Phase):\n    share: float = 0.1\n"

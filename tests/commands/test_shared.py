@@ -120,7 +120,7 @@ def test_the_search_is_the_recipes_but_for_the_options(shown: Any) -> None:
 def test_judges_are_runs_that_are_looked_at_together(shown: Any) -> None:
     folders = [shown.mle.folder, shown.erac.folder]
     given = options(run_folders=folders, critic=shown.erac.folder, device="cpu", threads=None)
-    judges = shared.open_judges(given)
+    judges = shared.open_examiners(given)
     assert [judge.run.folder for judge in judges] == folders
     assert {judge.prepared.folder for judge in judges} == {shown.prepared.folder}
     assert [judge.critic is None for judge in judges] == [False, False]

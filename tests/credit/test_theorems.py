@@ -3,7 +3,7 @@ import torch
 
 import brute
 from seqcredit.credit import theorems
-from seqcredit.credit.oracle.enumeration import Payoffs, Space, Table, evaluate, score, solve
+from seqcredit.credit.oracle.enumeration import ExactTable, Payoffs, Space, evaluate, score, solve
 
 SPACE = Space(actions=4, bound=4)
 REWARD = brute.PythonReward(lambda h, rs: brute.negative_edit_distance(h, rs) - 0.3 * (len(h) == 2))
@@ -25,19 +25,19 @@ def test_the_claim_holds(claim: theorems.Claim, tau: float) -> None:
     assert claim.check(SHAPED, tau, generator()) < 1e-9
 
 
-def wrong_solve(payoffs: Payoffs, tau: float) -> Table:
+def wrong_solve(payoffs: Payoffs, tau: float) -> ExactTable:
     """One entry of Q moved by a little."""
     table = solve(payoffs, tau)
     q = table.q.clone()
     q[2, 0] += 1e-3
     q[1, 3] -= 1e-3
-    return Table(table.space, q, table.value + 1e-3)
+    return ExactTable(table.space, q, table.value + 1e-3)
 
 
-def wrong_evaluate(payoffs: Payoffs, logp: torch.Tensor, tau: float) -> Table:
+def wrong_evaluate(payoffs: Payoffs, logp: torch.Tensor, tau: float) -> ExactTable:
     """Without the entropy of the last free choice."""
     table = evaluate(payoffs, logp, tau)
-    return Table(table.space, table.q + 1e-3 * torch.arange(4), table.value + 1e-3)
+    return ExactTable(table.space, table.q + 1e-3 * torch.arange(4), table.value + 1e-3)
 
 
 USES_SOLVE = ("marginal_match", "terminal_condition", "necessity", "optimality")
@@ -58,11 +58,11 @@ def test_the_check_notices_a_wrong_q_pi(name: str, monkeypatch) -> None:
 
 @pytest.mark.parametrize(("of_q", "of_value"), [(1e-3, 0.0), (0.0, 1e-3)])
 def test_policy_evaluation_looks_at_values_and_at_td_errors(of_q: float, of_value: float, monkeypatch) -> None:
-    def wrong(payoffs: Payoffs, logp: torch.Tensor, tau: float) -> Table:
+    def wrong(payoffs: Payoffs, logp: torch.Tensor, tau: float) -> ExactTable:
         table = evaluate(payoffs, logp, tau)
         q = table.q.clone()
         q[1, 2] += of_q
-        return Table(table.space, q, table.value + of_value)
+        return ExactTable(table.space, q, table.value + of_value)
 
     monkeypatch.setattr(theorems, "evaluate", wrong)
     assert theorems.policy_evaluation(PAYOFFS, 0.5, generator()) == pytest.approx(1e-3, rel=0.01)
@@ -95,11 +95,11 @@ def moved_to_match(payoffs: Payoffs, tau: float, action: int) -> torch.Tensor:
 def test_uniqueness_counts_eos_too(monkeypatch) -> None:
     """Were Q of eos too low by tau / 2, the move would mend the terminal condition and nobody would notice it."""
 
-    def too_low(payoffs: Payoffs, tau: float) -> Table:
+    def too_low(payoffs: Payoffs, tau: float) -> ExactTable:
         table = solve(payoffs, tau)
         q = table.q.clone()
         q[:, 0] -= tau / 2
-        return Table(table.space, q, table.value)
+        return ExactTable(table.space, q, table.value)
 
     monkeypatch.setattr(theorems, "solve", too_low)
     assert theorems.uniqueness(SHAPED, 0.5, generator()) == len(SPACE)

@@ -50,6 +50,19 @@ def test_a_run_of_the_first_edition_is_read(name: str, recipe: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("version", "end"), [("0.1.0", r" seqcredit 0\.1\.0 reads it\."), ("0.2.0", ""), ("0.10.0", "")]
+)
+def test_a_run_of_the_first_edition_that_is_not_read(version: str, end: str, tmp_path: Path) -> None:
+    """It says who reads it."""
+    phase = '[[phase]]\nobjective = "mle"\nlearning_rate = 0.1\nhead_of_long_ago = 3\n'
+    (tmp_path / "resolved.toml").write_text(f'name = "r"\n{phase}')
+    about = {"seqcredit": version, "data": "/data", "vocabularies": {}}
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    with pytest.raises(UserError, match=rf"there is no key 'head_of_long_ago'.* fused\.{end}$"):
+        Run.open(tmp_path)
+
+
+@pytest.mark.parametrize(
     "text", ["", "[]", "3", '{"seed": 1}', '{"data": 1, "vocabularies": {}}', '{"data": "x"}', "\0"]
 )
 def test_a_damaged_run_json_is_one_sentence(text: str, tmp_path: Path) -> None:
@@ -187,15 +200,15 @@ def test_files_that_the_recipe_names_go_along(tmp_path: Path) -> None:
     )
     recipe = load(beside / "recipe.toml")
     files = [beside.resolve() / f"own_run_{name}.py" for name in ("algorithm", "payoff", "metric")]
-    assert list(own_files(recipe, beside)) == files
-    run = Run.create(tmp_path / "run", "text", recipe, tmp_path, {}, beside)
+    assert own_files(recipe, beside) == {file.name: file for file in files}
+    run = Run.create(tmp_path / "run", "text", recipe, tmp_path, {}, own_files(recipe, beside))
     assert {path.name for path in run.folder.glob("*.py")} == {path.name for path in files}
     for file in files:
         assert (run.folder / file.name).read_text() == OWN
     again = replace(recipe, payoff=Payoff("own_run_metric:other"))
-    assert len(list(own_files(again, beside))) == 2  # each file once
-    assert list(own_files(recipe, None)) == []
-    assert list(own_files(replace(RECIPE, metric="math:floor"), beside)) == []  # it is on the Python path
+    assert len(own_files(again, beside)) == 2  # each file once
+    assert own_files(recipe, None) == own_files(recipe, beside)  # they have been imported: Python knows their files
+    assert own_files(replace(RECIPE, metric="math:floor"), beside) == {}  # it is no file
 
 
 def test_a_run_is_opened_with_the_algorithm_that_went_along(tmp_path: Path) -> None:
@@ -206,7 +219,7 @@ def test_a_run_is_opened_with_the_algorithm_that_went_along(tmp_path: Path) -> N
         'name = "r"\n[[phase]]\nobjective = "own_run_moved:Mine"\nlearning_rate = 0.1\n'
     )
     recipe = load(beside / "recipe.toml")
-    run = Run.create(tmp_path / "run", "text", recipe, tmp_path, {}, beside)
+    run = Run.create(tmp_path / "run", "text", recipe, tmp_path, {}, own_files(recipe, beside))
     (beside / "own_run_moved.py").unlink()
     opened = Run.open(run.folder)
     (mine,), (theirs,) = opened.recipe.phase, recipe.phase

@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import seqcredit as sc
 from cellar import ROOT, finish, make_data, references, spoilt, write_cell
 from seqcredit import algorithms
+from seqcredit.cli import main
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments import recipe as recipes
@@ -195,6 +197,28 @@ def test_different_data_are_not_mixed(change: dict, said: str, prepared: Prepare
         write_cell(tmp_path / f"mle-{seed}.json", prepared, "MLE", references(prepared), seed, **figures)
     with pytest.raises(UserError, match=f"mle-1.json and .*mle-2.json do not belong together: their {said} differ"):
         cells.check_alike(cells.read([tmp_path]))
+
+
+def test_runs_of_other_test_references_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the same training data; a result of before, which says nothing of its data, is read."""
+    pairs = [("1 2", "one two"), ("2", "two"), ("1", "one")] * 20
+    for name, answer in (("a", "two two"), ("b", "two two"), ("c", "two one")):
+        sc.train(
+            sc.LSTM(hidden=4, embedding=4), pairs, test=[("2 2", answer)] * 4, algorithm=sc.MLE(epochs=1),
+            longest_output=4, out=tmp_path / name, say=None
+        )  # fmt: skip
+    for folder in (tmp_path / "b", tmp_path / "c"):  # whoever evaluates again keeps it
+        with pytest.raises(SystemExit):
+            main(["evaluate", str(folder)])
+    assert "content" not in capsys.readouterr().out
+    first, same, other = (cells.read([tmp_path / name])[0] for name in "abc")
+    cells.check_alike([first, same])
+    with pytest.raises(UserError, match=r"a and .*c do not belong together: their data differ"):
+        cells.check_alike([first, other])
+    result = json.loads((tmp_path / "c" / "result.json").read_text())
+    del result["data"], result["checksum"]
+    (tmp_path / "c" / "result.json").write_text(json.dumps(result))
+    cells.check_alike([first, *cells.read([tmp_path / "c"])])
 
 
 def test_actor_critic_phases_that_differ_in_more_than_they_should(prepared: Prepared, tmp_path: Path) -> None:

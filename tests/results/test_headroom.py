@@ -70,6 +70,15 @@ def test_each_way_chooses_as_it_says() -> None:
     assert {tuple(sentence) for sentence in drawn} == {(A, A), (B, C), (B, D)}
 
 
+def test_what_is_short_ends_by_the_eos_of_its_model() -> None:
+    """Here it is 1, and 0 is a word."""
+    short, long = torch.tensor([[[0, A, 1]]]), torch.tensor([[[A, B, C, 1], [0, 1, 1, 1]]])
+    sides = headroom._side_by_side(short, long, 1), headroom._side_by_side(long, short, 1)
+    assert [side.tolist() for side in sides] == [
+        [[[0, A, 1, 1], [A, B, C, 1], [0, 1, 1, 1]]], [[[A, B, C, 1], [0, 1, 1, 1], [0, A, 1, 1]]]
+    ]  # fmt: skip
+
+
 def test_offhand_and_at_length_share_their_ways() -> None:
     batch = Batch(torch.zeros(8), pad_references([[[B, D]]] * 8))
     one = speaker()

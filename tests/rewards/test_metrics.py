@@ -1,7 +1,8 @@
 """Metrics against outside judges: sacreBLEU, pycocoevalcap, and an edit distance written by hand."""
 
+import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.rouge.rouge import Rouge
 
 from seqcredit.errors import UserError
+from seqcredit.named import GIVEN
 from seqcredit.rewards import EditDistance, OnlyFinished, TextReward
 from seqcredit.rewards.metrics import (
     AT_ONCE,
@@ -243,13 +245,42 @@ def test_a_metric_of_ones_own(tmp_path: Path) -> None:
         "number = 3\n"
     )
     found = metric("mine:starts", tmp_path)
-    assert corpus(found, HYPOTHESES, REFERENCES) == (2 / 3, "mine:starts")
+    digits = hashlib.sha256((tmp_path / "mine.py").read_bytes()).hexdigest()[:8]
+    assert corpus(found, HYPOTHESES, REFERENCES) == (2 / 3, f"mine:starts|code:{digits}")
     assert (found.name, found.label, found.higher) == ("mine:starts", "starts", True)
     other = metric("mine:errors", tmp_path)
     assert corpus(other, HYPOTHESES, REFERENCES) == (pytest.approx((2 + 2 + 4) / 3), "letters|first")
     assert (other.label, other.higher) == ("letters off", False)
     with pytest.raises(UserError, match=r"mine:number is no function: a metric is function\(text, references\)"):
         metric("mine:number", tmp_path)
+
+
+def test_two_versions_of_ones_own_have_two_signatures(tmp_path: Path) -> None:
+    found = []
+    for folder, number in (("one", 1), ("again", 1), ("other", 2)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine_twice.py").write_text(f"def score(text, references):\n    return {number}.0\n")
+        found.append(metric("mine_twice:score", tmp_path / folder).signature([]))
+    assert found[0] == found[1] != found[2]
+
+    def one(text: str, references: list[str]) -> float:
+        return 1.0
+
+    def other(text: str, references: list[str]) -> float:
+        return 2.0
+
+    typed: dict[str, Callable[[str, list[str]], float]] = {}  # as at a prompt, where no file holds it
+    for name, code in (("a", "2.0 * len(text)"), ("b", "2.0 * len(text)"), ("c", "3.0 * len(text)")):
+        exec(f"def {name}(text, references): return {code}", typed)
+    assert own(GIVEN, one).signature([]) == own(GIVEN, one).signature([]) != own(GIVEN, other).signature([])
+    a, b, c = (own(GIVEN, typed[name]).signature([]) for name in "abc")
+    assert a == b != c
+
+
+def test_a_metric_that_only_python_knows() -> None:
+    said = r"^This metric was given in Python, and only Python knows it: choose another one with --metric, or put the f"
+    with pytest.raises(UserError, match=said):
+        metric(GIVEN)
 
 
 @pytest.mark.parametrize("value", [torch.tensor(0.5), np.float32(0.5), np.array(0.5), 0.5, 1, True])

@@ -1,6 +1,5 @@
 """What is learned from what? One file an algorithm: options, networks, loss, and what it is judged by."""
 
-import sys
 from inspect import isabstract
 from pathlib import Path
 
@@ -16,12 +15,13 @@ from seqcredit.algorithms.pcl import Pcl
 from seqcredit.algorithms.phase import Criterion, Models, Outcome, Phase, Progress
 from seqcredit.algorithms.professor_forcing import ProfessorForcing
 from seqcredit.algorithms.reinforce import Reinforce, Scst
+from seqcredit.algorithms.remembered import must_be_known, remembered, traits
 from seqcredit.algorithms.sac import Sac
 from seqcredit.algorithms.scheduled_sampling import ScheduledSampling
 from seqcredit.algorithms.soft_q import SoftQ
 from seqcredit.algorithms.vaml import ExactVaml, Raml, Vaml
 from seqcredit.errors import UserError
-from seqcredit.named import find, is_named
+from seqcredit.named import find, is_named, word_of
 
 __all__ = [
     "ALGORITHMS",
@@ -50,7 +50,10 @@ __all__ = [
     "SoftQ",
     "Vaml",
     "algorithm",
+    "must_be_known",
     "objective_of",
+    "remembered",
+    "traits",
 ]
 
 # The name of each in a recipe.
@@ -98,6 +101,4 @@ def objective_of(phase: Phase) -> str:
     for name, ours in ALGORITHMS.items():
         if kind is ours:
             return name
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    module = Path(file).stem if file and "." not in kind.__module__ else kind.__module__
-    return f"{module}:{kind.__name__}"
+    return word_of(kind)

@@ -37,7 +37,7 @@ from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, spread, watch
 from seqcredit.credit.values import returns_to_go, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.models.policy import Network
-from seqcredit.options import BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, option
+from seqcredit.options import BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, changed, option
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Batch, Reward, token_mask
 
@@ -63,6 +63,10 @@ class Judging(Phase):
     judged_by: Literal["return_error", "td"] = option("return_error", released="td")  # what really followed, or TD
     exact_eos: float = option(0.0, NOT_NEGATIVE)  # weight of the squared error of Q(eos) at every prefix, known exactly
     exact: int = option(0, FROM_0)  # short validation sentences to compare Q with rollouts of the actor on
+
+    def without_references(self, longest: int) -> Phase:
+        """Samples whose length no reference bounds."""
+        return changed(self, {"extra_length": longest, "longest_sample": longest})
 
     def judge(self, examples: Examples) -> RolloutJudge | None:
         """Rollouts of the actor."""
@@ -184,6 +188,10 @@ class ActorCritic(Judging, Leashed, Paired):
     cautious: bool = False  # scales the actor's steps by the share of variance that Q explains
     keeps_start: bool = True  # validation may choose the starting weights as the best; false for comparisons with MLE
     entropy_form: Literal["exact", "normalised"] = option("exact", paper="exact", released="normalised")
+
+    def without_references(self, longest: int) -> Phase:
+        """No likelihood of references either."""
+        return changed(super().without_references(longest), {"mle_weight": 0.0})
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """Algorithm 3: ERAC, or Actor-Critic where tau = 0."""

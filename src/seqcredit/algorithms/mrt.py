@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.profiler import record_function as part
 
 from seqcredit.algorithms.along import through
-from seqcredit.algorithms.phase import Models, Outcome, Progress
+from seqcredit.algorithms.phase import Models, Outcome, Phase, Progress
 from seqcredit.algorithms.rollout import watch
 from seqcredit.algorithms.sampling import Sampling
 from seqcredit.credit.drawn import first_of_its_kind, risk
 from seqcredit.credit.values import at_bound
 from seqcredit.draws import Noise
-from seqcredit.options import ABOVE_0, FROM_1, option
+from seqcredit.options import ABOVE_0, FROM_1, changed, option
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.rewards.scores import final_scores, scored
 from seqcredit.types import Batch, Reward
@@ -28,6 +28,10 @@ class Mrt(Sampling):
     samples: int = option(20, FROM_1)  # sequences drawn for each sentence; those that are alike count once
     sharpness: float = option(0.005, ABOVE_0)  # alpha, the power of pi
     with_reference: bool = True  # the reference is one of the sequences
+
+    def without_references(self, longest: int) -> Phase:
+        """Samples alone."""
+        return changed(super().without_references(longest), {"with_reference": False})
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """- the mean reward of different sequences, by pi to the power alpha, made to sum to 1 among them."""

@@ -4,6 +4,7 @@ Sabour et al. (2019). It is VAML with the exact Q* in the place of a learned one
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch.profiler import record_function as part
 
@@ -22,6 +23,8 @@ from seqcredit.types import Batch, Reward, token_mask
 @dataclass(frozen=True)
 class Ocd(Sampling):
     """Optimal completion distillation."""
+
+    learns_references: ClassVar[bool] = True
 
     tau: float = option(0.0, NOT_NEGATIVE)  # of the targets; 0: the best words alone, all alike
     weight: float = option(1.0, NOT_NEGATIVE)  # of what is learned along samples

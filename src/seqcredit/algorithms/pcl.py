@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.profiler import record_function as part
 
 from seqcredit.algorithms.along import Along
-from seqcredit.algorithms.phase import Models, Outcome, Progress
+from seqcredit.algorithms.phase import Models, Outcome, Phase, Progress
 from seqcredit.algorithms.proposing import along, prefix_scores
 from seqcredit.algorithms.rollout import watch
 from seqcredit.algorithms.sampling import Sampling
@@ -22,7 +22,7 @@ from seqcredit.credit.values import at_bound, chosen, entropy, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError, require
 from seqcredit.models.policy import Network
-from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, option
+from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, changed, option
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Batch, Reward, token_mask
 
@@ -59,6 +59,10 @@ class Pcl(Sampling):
     off_policy: int = option(1, FROM_0)  # sequences near the reference to learn from too, itself the first; 0: none
     longest: int = option(4, FROM_1)  # words of a replaced n-gram, in those after the first
     value_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
+
+    def without_references(self, longest: int) -> Phase:
+        """Along samples alone."""
+        return changed(super().without_references(longest), {"off_policy": 0})
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """Squared inconsistency of all paths of d tokens, along samples and along sequences near the references."""

@@ -194,6 +194,10 @@ class Phase(Options, ABC):
         """A sentence about what does not go together with a pay-off, None if all does."""
         return None
 
+    def without_references(self, longest: int) -> "Phase":
+        """The same for data that have no references: none is learned from, and samples have at most so many tokens."""
+        return self
+
     def judge(self, examples: Examples) -> CreditJudge | None:
         """Who compares learned credit with the exact one at every validation, if that is asked for."""
         return None

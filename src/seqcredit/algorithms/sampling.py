@@ -8,10 +8,10 @@ from torch import Tensor
 
 from seqcredit.algorithms.leash import Leashed
 from seqcredit.algorithms.mle import reference_loss
-from seqcredit.algorithms.phase import Models, Outcome, Sums
+from seqcredit.algorithms.phase import Models, Outcome, Phase, Sums
 from seqcredit.algorithms.rollout import Asked, Rollout, roll_out
 from seqcredit.draws import Noise
-from seqcredit.options import FROM_0, FROM_1, NOT_NEGATIVE, option
+from seqcredit.options import FROM_0, FROM_1, NOT_NEGATIVE, changed, option
 from seqcredit.search.sample import Given
 from seqcredit.types import Batch, Reward
 
@@ -28,6 +28,10 @@ class Sampling(Leashed):
     mle_weight: float = option(0.0, NOT_NEGATIVE)  # weight of the references' likelihood
     entropy_weight: float = option(0.0, NOT_NEGATIVE)  # weight of the entropy in every state of the samples
     keeps_start: bool = True  # validation may choose the starting weights as the best; false for comparisons with MLE
+
+    def without_references(self, longest: int) -> Phase:
+        """No likelihood of references, and samples whose length no reference bounds."""
+        return changed(self, {"mle_weight": 0.0, "extra_length": longest, "longest_sample": longest})
 
     @property
     def validates_start(self) -> bool:

@@ -42,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
         figures = evaluate.measured_raw(actor, prepared, options.raw, search, metric, device)
     else:
         figures, hypotheses = evaluate.measured(actor, prepared, split, search, metric, device)
-        written = evaluate.keep(found, options.split, figures, hypotheses, search, options.phase)
+        known = {**figures, "data": prepared.about()}
+        written = evaluate.keep(found, options.split, known, hypotheses, search, options.phase)
     if options.json:
         print(json.dumps(figures, indent=1))
     else:

@@ -22,7 +22,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--out", type=shared.wanted, default=Path("credit.html"), metavar="FILE", help="default: credit.html"
     )
     parser.add_argument("--open", action="store_true", help="open it in the browser")
-    shared.judge_options(parser)
+    shared.examiner_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.reference and options.source is None:
         raise UserError("--reference belongs to a sentence of your own: give --source too.")
-    judges = shared.open_judges(options)
+    judges = shared.open_examiners(options)
     prepared = judges[0].prepared
     if options.source is not None:
         subjects = [inspect_typed(judges, options.source, options.reference)]

@@ -13,7 +13,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, only this computer")
     parser.add_argument("--port", type=shared.port, default=8765, help="default: 8765; 0 picks a free one")
     shared.backbone_option(parser)
-    shared.judge_options(parser)
+    shared.examiner_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
     from seqcredit.inspect.app import serve
     from seqcredit.inspect.desk import Desk
 
-    judges = shared.open_judges(options)
+    judges = shared.open_examiners(options)
     backbone = load_backbone(options.backbone, options.device) if judges[0].prepared.pictures else None
     serve(Desk(judges, backbone), options.host, options.port, lambda line: print(line, flush=True))
     return 0

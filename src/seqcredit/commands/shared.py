@@ -168,7 +168,7 @@ def search_options(parser: argparse.ArgumentParser) -> None:
     device_option(parser)
 
 
-def judge_options(parser: argparse.ArgumentParser) -> None:
+def examiner_options(parser: argparse.ArgumentParser) -> None:
     """Whose critic, and where."""
     parser.add_argument(
         "--critic", type=given, metavar="RUN", help="the run whose critic judges runs without one, such as MLE"
@@ -240,7 +240,7 @@ def data_of(run: "Run") -> "Prepared":
     return open_data(run.data, run.about["vocabularies"])
 
 
-def open_judges(options: argparse.Namespace) -> "list[Examiner]":
+def open_examiners(options: argparse.Namespace) -> "list[Examiner]":
     """The networks of runs that are looked at together."""
     from seqcredit.experiments.runs import Run
     from seqcredit.inspect.examiners import load_examiners

@@ -37,8 +37,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make the run folder, then train and evaluate."""
+    from seqcredit.algorithms import must_be_known
     from seqcredit.experiments.recipe import found, load, until
-    from seqcredit.experiments.runs import Run
+    from seqcredit.experiments.runs import Run, own_files
     from seqcredit.experiments.start import open_data, take_over
     from seqcredit.training.boards import check
     from seqcredit.training.processes import Processes
@@ -49,13 +50,15 @@ def run(options: argparse.Namespace) -> int:
     changes = [*options.set, *([] if options.seed is None else [f"seed={options.seed}"])]
     recipe = load(options.recipe, changes)
     recipe = until(recipe, options.until) if options.until else recipe
+    must_be_known(recipe.phase)
     prepared = open_data(options.data or Path(recipe.data))
     out = options.out or Path("runs") / f"{options.recipe.stem}-{recipe.seed}"
     if processes.writes:
         file = found(options.recipe)
         start = (lambda run: take_over(run, options.init_from, print)) if options.init_from else None
         text = file.read_text(encoding="utf-8")
-        Run.create(out, text, recipe, prepared.folder, prepared.checksums, file.parent, start)
+        own = own_files(recipe, file.parent)
+        Run.create(out, text, recipe, prepared.folder, prepared.checksums, own, start)
     processes.wait()
     return finish(Run.open(out), prepared, options, processes)
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from seqcredit.commands import shared
 from seqcredit.errors import in_words, require
+from seqcredit.experiments.plans import DO_WITHOUT, PLANS, plan_class
 
 if TYPE_CHECKING:
     from seqcredit.experiments.presets import Plan
 
 ABOUT = "train a Hugging Face model with an algorithm and a reward"
-ALGORITHMS = ("mle", "raml", "vaml", "ac", "erac", "reinforce", "scst", "grpo", "mrt", "mixer", "ocd")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--test", type=shared.given, metavar="FILE.jsonl", help="evaluated after training")
     about = "bleu (default), rouge-l, edit, cider, or FILE:FUNCTION of (text, references) or (text, source)"
     parser.add_argument("--reward", default="bleu", metavar="NAME", help=about)
-    parser.add_argument("--algorithm", default="erac", choices=ALGORITHMS, help="default: erac")
+    about = f"default: erac; without references: one of {', '.join(DO_WITHOUT)}"
+    parser.add_argument("--algorithm", default="erac", choices=PLANS, help=about)
     about = "train only LoRA adapters of this rank (peft); `seqcredit export` writes them as adapters, or merged"
     parser.add_argument("--lora", type=shared.positive, metavar="RANK", help=about)
     about = "the critic is a head on the model's own body: half the memory; only the actor's loss trains the body"
@@ -92,7 +93,6 @@ def run(options: argparse.Namespace) -> int:
 
 def plan_of(name: str, changes: list[str]) -> "Plan":
     """An algorithm by its name, with options as `KEY=VALUE`."""
-    from seqcredit.experiments import presets
     from seqcredit.options import build
 
     values: dict[str, object] = {}
@@ -102,4 +102,4 @@ def plan_of(name: str, changes: list[str]) -> "Plan":
         require(key.isidentifier() and bool(value), f"{unfit}.")
         with in_words((tomllib.TOMLDecodeError, RecursionError), f"{unfit}; text stands in quotes."):
             values |= tomllib.loads(f"{key} = {value}")
-    return build(getattr(presets, name.upper()), values, name)
+    return build(plan_class(name), values, name)

@@ -42,7 +42,7 @@ from seqcredit.data.text import Cut, Example, Pieces, detokenize, tokenizer
 from seqcredit.data.tokenizer import TOKENIZER, ModelTokenizer
 from seqcredit.data.vocabulary import Vocabulary
 from seqcredit.errors import UserError
-from seqcredit.types import ABSENT, EOS, Alphabet, Known
+from seqcredit.types import ABSENT, EOS, Alphabet, Json, Known
 
 FEATURES = "features.npy"
 
@@ -176,6 +176,17 @@ class Prepared:
     def content(self) -> str:
         """SHA-256 of what the files hold, in whatever way they were asked for."""
         return hashlib.sha256(json.dumps(self.manifest.files, sort_keys=True).encode()).hexdigest()
+
+    def about(self) -> Json:
+        """What results say of their data: figures of different data are not put into one table."""
+        manifest = self.manifest
+        return {
+            "name": self.folder.name,
+            "checksum": self.checksum,
+            "content": self.content,
+            "vocabulary": [manifest.source_vocabulary, manifest.target_vocabulary],
+            "examples": {name: counts.examples for name, counts in manifest.splits.items()},
+        }
 
     def split(self, name: str) -> Split:
         """A split by its name."""

@@ -7,12 +7,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from seqcredit.algorithms import must_be_known
 from seqcredit.data.batches import collate, from_sentences
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError, require
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run
 from seqcredit.models.policy import Network
+from seqcredit.named import find, fingerprint, is_named
 from seqcredit.rewards import metrics
 from seqcredit.rewards.metrics import Metric
 from seqcredit.rewards.payoff import Payoff, Spelling, reward_of
@@ -31,6 +33,7 @@ def task_of(
     metric: Metric | None = None,
 ) -> Task:
     """All that a recipe asks for; things of the user's own are looked for in `folder` first, or given."""
+    must_be_known(recipe.phase)
     made: dict[str, Network] = {"actor": build_actor(recipe, prepared)}
     if "critic" in networks_of(recipe.phase):
         made["critic"] = build_critic(recipe, prepared, made["actor"])
@@ -80,9 +83,10 @@ def build_metric(recipe: Recipe, prepared: Prepared, folder: Path | None = None,
     name, payoff = name or recipe.metric, recipe.payoff
     if name != metrics.REWARD:
         return metrics.metric(name, folder)
+    own = [f"code:{fingerprint(find(payoff.metric, folder))}"] if is_named(payoff.metric) else []
     values = {each.name: getattr(payoff, each.name) for each in fields(payoff) if each.name != "metric"}
     changed = [f"{key}:{value}" for key, value in values.items() if value != getattr(Payoff(), key)]
-    says = "|".join(["mean reward", payoff.metric, *changed])
+    says = "|".join(["mean reward", payoff.metric, *own, *changed])
     reward = build_reward(recipe, prepared, folder)
     return mean_reward(reward, prepared, says)
 

@@ -10,16 +10,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from seqcredit.algorithms import Phase, algorithm, objective_of
+from seqcredit.algorithms import Phase, algorithm, objective_of, remembered, traits
 from seqcredit.data.reading import read_toml
 from seqcredit.errors import UserError, in_words, require
 from seqcredit.models.build import LSTM, Networks
+from seqcredit.named import GIVEN
 from seqcredit.options import FIDELITIES, FROM_1, NOT_NEGATIVE, SEED, Fidelity, Options, build, option, presets
+from seqcredit.rewards import metrics
 from seqcredit.rewards.payoff import Payoff, one_or_own
 from seqcredit.types import Json
 
 RECIPES = Path(__file__).parent / "recipes"  # the built-in ones
-METRICS = ("bleu", "chrf", "rouge-l", "cider", "edit", "wrong", "exact", "reward")
+METRICS = (*metrics.METRICS, metrics.REWARD)
 # What the first edition wrote otherwise: objective, key, value -> value.
 OLD_VALUES = {("soft_q", "judged_by", "bleu"): "metric"}
 
@@ -96,10 +98,13 @@ def until(recipe: Recipe, phase: str) -> Recipe:
 
 def _phase(table: Mapping[str, object], recipe: Recipe, where: str, folder: Path | None) -> Phase:
     objective = table.get("objective")
-    with in_words(UserError, lambda error: f"{where}: {error}"):
-        kind = algorithm(objective, folder)
     rest = {key: OLD_VALUES.get((str(objective), key, str(value)), value) for key, value in table.items()}
-    rest.pop("objective")
+    rest.pop("objective", None)
+    if objective == GIVEN:
+        kind, rest = remembered(rest, where)
+    else:
+        with in_words(UserError, lambda error: f"{where}: {error}"):
+            kind = algorithm(objective, folder)
     defaults = {"name": str(objective).rpartition(":")[2], **presets(kind, recipe.fidelity, recipe.actor.fed)}
     return build(kind, {**defaults, **rest}, f"{where} ({objective})")
 
@@ -142,7 +147,7 @@ def _child(table: object, part: str, text: str) -> object:
 def resolved(recipe: Recipe) -> str:
     """The whole recipe with every default filled in, as TOML that loads to the same recipe."""
     table = asdict(recipe)
-    phases = [{"objective": objective_of(phase), **asdict(phase)} for phase in recipe.phase]
+    phases = [_table(phase) for phase in recipe.phase]
     lines = [_line(key, value) for key, value in table.items() if not isinstance(value, dict | tuple)]
     for key, value in table.items():
         if isinstance(value, dict):
@@ -152,6 +157,12 @@ def resolved(recipe: Recipe) -> str:
     for phase in phases:
         lines += ["", "[[phase]]", *(_line(k, v) for k, v in phase.items() if v is not None)]
     return "\n".join(lines) + "\n"
+
+
+def _table(phase: Phase) -> Json:
+    """A phase as a recipe has it; of one that only Python knows, what its class says too."""
+    objective = objective_of(phase)
+    return {"objective": objective, **(traits(phase) if objective == GIVEN else {}), **asdict(phase)}
 
 
 def _line(key: str, value: object) -> str:

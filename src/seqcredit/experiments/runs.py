@@ -26,12 +26,11 @@ import torch
 from torch import Tensor
 
 from seqcredit import __version__
-from seqcredit.algorithms import objective_of
 from seqcredit.data.reading import check_signed, read_json
 from seqcredit.data.storage import MANIFEST, check_file, new_folder
 from seqcredit.errors import UserError, in_words, require
 from seqcredit.experiments.recipe import Recipe, load, resolved
-from seqcredit.named import file_of
+from seqcredit.named import is_named, place_of, source_of, word_of
 from seqcredit.training import weights
 from seqcredit.types import Json
 
@@ -66,14 +65,14 @@ class Run:
         recipe: Recipe,
         data: Path,
         vocabularies: Mapping[str, str],
-        beside: Path | None = None,
+        files: Mapping[str, Path] | None = None,
         begin: Callable[["Run"], None] | None = None,
         own_model: bool = False,
     ) -> "Run":
         """A new run folder, which appears whole or not at all; an existing one is never written over.
 
-        Files that the recipe names are taken from the folder `beside`; `begin` adds what the run is to start from;
-        `own_model` says that the actor was given in Python, so that no recipe can make it again.
+        `files` go along, see `own_files`; `begin` adds what the run is to start from; `own_model` says that the actor
+        was given in Python, so that no recipe can make it again.
         """
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise UserError(f"{folder} is there already; resume it with `seqcredit resume {folder}`, or choose --out.")
@@ -82,8 +81,9 @@ class Run:
             (part / "recipe.toml").write_text(recipe_text, encoding="utf-8")
             (part / "resolved.toml").write_text(resolved(recipe), encoding="utf-8")
             (part / "run.json").write_text(json.dumps(about, indent=1) + "\n")
-            for file in own_files(recipe, beside):
-                shutil.copyfile(file, part / file.name)
+            for place, file in (files or {}).items():
+                (part / place).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, part / place)
             if begin is not None:
                 begin(cls(part, recipe, about))
         return cls(folder, recipe, about)
@@ -93,7 +93,10 @@ class Run:
         """A run that exists."""
         about = about_of(folder)
         _check_export(folder)
-        return cls(folder, load(folder / "resolved.toml"), about)
+        old = " seqcredit 0.1.0 reads it." if about["seqcredit"].startswith("0.1.") else ""
+        with in_words(UserError, lambda error: f"{error}{old}"):
+            recipe = load(folder / "resolved.toml")
+        return cls(folder, recipe, about)
 
     @property
     def data(self) -> Path:
@@ -155,11 +158,21 @@ def _check_export(folder: Path) -> None:
             check_file(folder / name, expected, again)
 
 
-def own_files(recipe: Recipe, folder: Path | None) -> Iterable[Path]:
-    """The files beside a recipe that it names: algorithms, a pay-off, a metric."""
-    words = [*(objective_of(phase) for phase in recipe.phase), recipe.payoff.metric, recipe.metric]
-    found = (file_of(word, folder) for word in words if ":" in word)
-    return dict.fromkeys(path for path in found if path is not None)
+def own_files(recipe: Recipe, folder: Path | None, given: Iterable[object] = ()) -> dict[str, Path]:
+    """The files of algorithms, a pay-off and a metric that a recipe names, by where they are to stand beside it.
+
+    They are looked for where the recipe's words are; those of things that were `given` in Python, where these are from.
+    """
+    things: dict[str, object] = {word_of(type(phase)): type(phase) for phase in recipe.phase}
+    things |= {word: word for word in (recipe.payoff.metric, recipe.metric)}
+    things |= {word_of(thing): thing for thing in given}
+    found: dict[str, Path] = {}
+    for word in filter(is_named, things):
+        file = source_of(things[word], folder)
+        other = found.setdefault(place_of(word), file) if file else file
+        same = file is None or other is None or file.read_bytes() == other.read_bytes()
+        require(same, f"{other} and {file}: a run keeps one file of a name, rename one of them.")
+    return found
 
 
 def _about(recipe: Recipe, data: Path, vocabularies: Mapping[str, str], folder: Path) -> Json:

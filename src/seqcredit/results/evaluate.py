@@ -140,7 +140,7 @@ def conclude(
 ) -> str:
     """Evaluate what was trained on the test set and keep it as the run's result; the figure in a line."""
     figures, hypotheses = measured(actor, prepared, prepared.split(TEST), final_search(run.recipe), metric, device)
-    write_result(run, TEST, figures, hypotheses, diverged)
+    write_result(run, TEST, figures | {"data": prepared.about()}, hypotheses, diverged)
     return f"test {metric.label} {figures['score']:.{metric.digits}f} ({figures['signature']})"
 
 

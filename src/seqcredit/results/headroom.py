@@ -30,7 +30,7 @@ from seqcredit.rewards.scores import final_scores, scored
 from seqcredit.search import beam, greedy, sample
 from seqcredit.search.sample import device_of
 from seqcredit.training.watch import duration
-from seqcredit.types import EOS, Batch, Json, Reward, token_mask
+from seqcredit.types import Batch, Json, Reward, token_mask
 
 FILE = "headroom.json"  # in the run folder
 BATCH = 50
@@ -67,7 +67,7 @@ class Speaker:
         """All of `WAYS`: by search, by what samples expect of it, and by what the reference knows to be best."""
         found = beam(self.actor, memory, self.bound, self.width, self.width)
         few, judges = self._drawn(memory, self.samples).chunk(2, 1)  # no sample is its own judge
-        candidates = _side_by_side(found.tokens, few)
+        candidates = _side_by_side(found.tokens, few, self.actor.alphabet.eos)
         known = self.earned(found.tokens.flatten(0, 1), batch.repeated(self.width)).view_as(found.logp)
         in_words = self.actor.alphabet.as_words
         believed = expected_payoffs(self.reward, in_words(candidates), in_words(judges), batch.source)
@@ -113,9 +113,10 @@ def expected_payoffs(
     return torch.stack(scores).mean(0)
 
 
-def _side_by_side(found: Int[Tensor, "B n T"], more: Int[Tensor, "B m L"]) -> Int[Tensor, "B K M"]:
+def _side_by_side(found: Int[Tensor, "B n T"], more: Int[Tensor, "B m L"], eos: int) -> Int[Tensor, "B K M"]:
+    """Both, with eos after the shorter ones, whichever id a model has for it."""
     longest = max(found.shape[-1], more.shape[-1])
-    return torch.cat([nn.functional.pad(some, (0, longest - some.shape[-1]), value=EOS) for some in (found, more)], 1)
+    return torch.cat([nn.functional.pad(some, (0, longest - some.shape[-1]), value=eos) for some in (found, more)], 1)
 
 
 def _best(candidates: Int[Tensor, "B K T"], worth: Float[Tensor, "B K"]) -> Int[Tensor, "B T"]:

@@ -40,20 +40,14 @@ def cell(run: Run, prepared: Prepared, against: Sequence[Run] = ()) -> Json:
             "p": round(found.p, 4),
             "test": found.signature,
         }
-    manifest, log = prepared.manifest, history(run)
+    log = history(run)
     credit = {key: curve for key in (*CREDIT, *SHARES) if (curve := log.curve(key))}
     room = headroom.read(run)
     return {
         **result,
         "command": run.about["command"],
         "settings": tomllib.loads(resolved(run.recipe)),
-        "data": {
-            "name": prepared.folder.name,
-            "checksum": prepared.checksum,
-            "content": prepared.content,
-            "vocabulary": [manifest.source_vocabulary, manifest.target_vocabulary],
-            "examples": {name: counts.examples for name, counts in manifest.splits.items()},
-        },
+        "data": prepared.about(),
         "against": compared,
         **({"credit": credit} if credit else {}),
         **({"course": course} if (course := log.course()) else {}),

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqcredit.errors import UserError, in_words, require
-from seqcredit.named import find, is_named, said
+from seqcredit.named import GIVEN, find, fingerprint, is_named, said
 from seqcredit.options import nearest
 from seqcredit.rewards.cider import CiderD
 from seqcredit.rewards.edit import EditDistance
@@ -224,7 +224,8 @@ def mean_reward(
 def own(name: str, function: object) -> Metric:
     """The mean of the user's `function(text, references) -> float`; it may ask for the `source`, as a reward may.
 
-    It may say of itself what it is called (`label`), how it measures (`signature`), and `higher_is_better = False`.
+    It may say of itself what it is called (`label`), how it measures (`signature`), and `higher_is_better = False`. In
+    the signature of one that does not say how it measures, 8 digits stand for what it is made of.
     """
     if not callable(function):
         raise UserError(f"{name} is no function: a metric is function(text, references) -> float.")
@@ -247,7 +248,7 @@ def own(name: str, function: object) -> Metric:
         return _each([score(*each) for each in zip(hypotheses, references, strict=True)])
 
     label = str(getattr(function, "label", label_of(name)))
-    about = str(getattr(function, "signature", name))
+    about = str(getattr(function, "signature", f"{name}|code:{fingerprint(function)}"))
     return Ratio(name, label, rows, about, bool(getattr(function, "higher_is_better", True)), 4, 1.0)
 
 
@@ -259,6 +260,11 @@ def metric(name: str, folder: Path | None = None) -> Metric:
         return own(name, find(name, folder))
     if name == REWARD:
         raise UserError("The metric 'reward' needs the data of a run, and there is none here: choose another one.")
+    if name == GIVEN:
+        raise UserError(
+            "This metric was given in Python, and only Python knows it: choose another one with --metric, or put the "
+            "function into a file of its own and name it FILE:FUNCTION."
+        )
     near = nearest(name, [*METRICS, REWARD], "there are")
     raise UserError(f"There is no metric {name!r}{near}, or one of your own as FILE:FUNCTION.")
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from torch import Tensor
 
 from seqcredit.errors import UserError, require
-from seqcredit.named import find, is_named
+from seqcredit.named import GIVEN, find, is_named
 from seqcredit.options import UP_TO_1, Options, Range, in_common, option
 from seqcredit.rewards.bleu import Bleu
 from seqcredit.rewards.chrf import ChrF
@@ -23,7 +23,6 @@ from seqcredit.rewards.text import Spell, TextReward, wanted_by
 from seqcredit.types import Reward
 
 METRICS = ("bleu", "linear-bleu", "edit", "hamming", "rouge-l", "chrf", "cider")
-GIVEN = "python"  # a function or a reward that was given in Python and has no name
 
 
 def one_or_own(names: Sequence[str]) -> Range:

@@ -5,7 +5,7 @@ policy anywhere with a confidence interval; `error` measures a learned Q against
 """
 
 from seqcredit.credit.oracle.edit import EditOracle
-from seqcredit.credit.oracle.enumeration import Payoffs, Space, Table, evaluate, log_payoff, sample, score, solve
+from seqcredit.credit.oracle.enumeration import ExactTable, Payoffs, Space, evaluate, log_payoff, sample, score, solve
 from seqcredit.credit.oracle.error import CreditError, absolute_error, credit_error, target_kl
 from seqcredit.credit.oracle.hamming import HammingOracle
 from seqcredit.credit.oracle.rollouts import Estimate, estimate_q, estimate_value
@@ -14,10 +14,10 @@ __all__ = [
     "CreditError",
     "EditOracle",
     "Estimate",
+    "ExactTable",
     "HammingOracle",
     "Payoffs",
     "Space",
-    "Table",
     "absolute_error",
     "credit_error",
     "estimate_q",

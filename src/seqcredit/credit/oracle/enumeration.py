@@ -98,7 +98,7 @@ class Payoffs:
 
 
 @dataclass(frozen=True)
-class Table:
+class ExactTable:
     """Q of every action and V of every node. At the bound Q(eos) stands for all actions; `space.forced` says where."""
 
     space: Space
@@ -118,7 +118,7 @@ def score(space: Space, reward: Reward, references: Int[Tensor, "R L"]) -> Payof
     return Payoffs(space, scores.gather(1, words).squeeze(-1), scores.gather(1, words + 1).squeeze(-1))
 
 
-def solve(payoffs: Payoffs, tau: float) -> Table:
+def solve(payoffs: Payoffs, tau: float) -> ExactTable:
     """Q* and V*, or Q_R and V_R: Corollary 1 says that they are the same.
 
     Eq. (optimal_V) and (optimal_Q), from the bound backwards.
@@ -127,7 +127,7 @@ def solve(payoffs: Payoffs, tau: float) -> Table:
     return _backward(payoffs, lambda q, nodes: soft_value(q, tau, forced[nodes]))
 
 
-def evaluate(payoffs: Payoffs, logp: Float[Tensor, "N V"], tau: float) -> Table:
+def evaluate(payoffs: Payoffs, logp: Float[Tensor, "N V"], tau: float) -> ExactTable:
     """Q^pi and V^pi of a given policy.
 
     Eq. (fixed_policy_iteration), from the bound backwards.
@@ -136,14 +136,14 @@ def evaluate(payoffs: Payoffs, logp: Float[Tensor, "N V"], tau: float) -> Table:
     return _backward(payoffs, lambda q, nodes: expected_value(q, logp[nodes], tau, forced[nodes]))
 
 
-def _backward(payoffs: Payoffs, value_of: Callable[[Tensor, slice], Tensor]) -> Table:
+def _backward(payoffs: Payoffs, value_of: Callable[[Tensor, slice], Tensor]) -> ExactTable:
     space, q = payoffs.space, payoffs.rewards()
     value = torch.zeros_like(payoffs.finished)
     for level, nodes in reversed(list(enumerate(space.levels))):
         if level < space.bound - 1:
             q[nodes, 1:] += value[space.children(level)]
         value[nodes] = value_of(q[nodes], nodes)
-    return Table(space, q, value)
+    return ExactTable(space, q, value)
 
 
 def log_payoff(payoffs: Payoffs, tau: float) -> Float[Tensor, " N"]:

@@ -1,0 +1,31 @@
+"""The plans of phases by their names on the command line. Nothing heavy is imported before one is asked for."""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from seqcredit.errors import UserError
+from seqcredit.options import nearest
+
+if TYPE_CHECKING:
+    from seqcredit.experiments.presets import Plan
+
+# Where each is, in this folder.
+PLANS = {
+    **{name: ("presets", name.upper()) for name in ("mle", "raml", "vaml", "ac", "erac", "reinforce", "scst", "grpo")},
+    **{name: ("presets", name.upper()) for name in ("mrt", "mixer", "ocd")},
+    "scheduled_sampling": ("presets", "ScheduledSampling"),
+    **{name: ("compared", name.upper()) for name in ("a2c", "sac", "pcl", "bso")},
+    "professor_forcing": ("compared", "ProfessorForcing"),
+}
+# Those that learn from references, or know a reward that compares with them alone.
+NEED_REFERENCES = ("mle", "raml", "vaml", "mixer", "ocd", "scheduled_sampling", "bso", "professor_forcing")
+DO_WITHOUT = tuple(name for name in PLANS if name not in NEED_REFERENCES)
+
+
+def plan_class(name: str) -> "type[Plan]":
+    """A plan by its name."""
+    if name not in PLANS:
+        raise UserError(f"There is no algorithm {name!r}{nearest(name, PLANS, 'there are')}.")
+    file, kind = PLANS[name]
+    found: type[Plan] = getattr(importlib.import_module(f"seqcredit.experiments.{file}"), kind)
+    return found
