@@ -4,7 +4,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 from seqcredit.errors import UserError
-from seqcredit.options import nearest
 
 if TYPE_CHECKING:
     from seqcredit.experiments.presets import Plan
@@ -24,6 +23,8 @@ DO_WITHOUT = tuple(name for name in PLANS if name not in NEED_REFERENCES)
 
 def plan_class(name: str) -> "type[Plan]":
     """A plan by its name."""
+    from seqcredit.options import nearest  # the help of all commands does not wait for dataclasses
+
     if name not in PLANS:
         raise UserError(f"There is no algorithm {name!r}{nearest(name, PLANS, 'there are')}.")
     file, kind = PLANS[name]
