@@ -6,7 +6,8 @@ key-value cache, anything.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -107,6 +108,11 @@ class Linear(NamedTuple):
     def linear(self) -> "Linear":
         """Itself."""
         return self
+
+    def of(self, ids: Int[Tensor, "*S"]) -> Float[Tensor, "*S"]:
+        """The score of one id in each state; no other is scored."""
+        found = (self.features * self.weight[ids]).sum(-1)
+        return found if self.bias is None else found + self.bias[ids]
 
 
 class Written(NamedTuple):
@@ -306,3 +312,16 @@ class Readout:
         if self._product is None or self._of is not linear.weight:
             self._of, self._product = linear.weight, laid_out(linear.weight, linear.bias, self.states)
         return self._product(linear.features)
+
+
+@contextmanager
+def evaluating(*models: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards as before."""
+    were_training = [model.training for model in models]
+    for model in models:
+        model.eval()
+    try:
+        yield
+    finally:
+        for model, was in zip(models, were_training, strict=True):
+            model.train(was)
