@@ -69,7 +69,7 @@ class TransformerNetwork(Body[Source, Past]):
         alike: bool = False,
     ) -> None:
         super().__init__()
-        self.alphabet = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
+        self.alphabet = Alphabet.of(alphabet)
         size = self.alphabet.size
         require(width % (2 * heads) == 0, f"width = {width}, heads = {heads}: choose a width that 2 x heads divides")
         require(not alike or source == size, f"source = {source}: what reads the {size} ids that it writes has {size}")
