@@ -10,8 +10,9 @@ import torch
 
 from seqcredit.algorithms import Phase
 from seqcredit.data.examples import Row, Tokenizer, examples, have_references, plain_examples, read_rows, rows_of
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.data.text import Example
 from seqcredit.data.tokenized import prepare_text
 from seqcredit.errors import UserError, require

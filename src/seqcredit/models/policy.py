@@ -141,6 +141,12 @@ class Dropout(Tensors):
 
     kept: Float[Tensor, "B T D"]  # 0 where something is dropped, else above 1
 
+    @classmethod
+    def drawn(cls, share: float, noise: Noise, length: int, width: int, like: Tensor) -> "Dropout":
+        """Inverted dropout of a share of what is so wide, along sequences."""
+        kept = noise.uniform(length, width, device=like.device) >= share
+        return cls(kept.to(like.dtype).div_(1 - share))
+
     def at(self, rows: Int[Tensor, " N"], step: int) -> Float[Tensor, "N D"]:
         """Of some sequences at one step."""
         return self.kept[rows, step]

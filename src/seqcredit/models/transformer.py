@@ -141,8 +141,7 @@ class TransformerNetwork(Body[Source, Past]):
         """Inverted dropout for all places in the decoder, side by side; None where there is none to do."""
         if not self.training or self.dropout == 0:
             return None
-        kept = noise.uniform(length, self.drops * self.width, device=self.bos.device) >= self.dropout
-        return Dropout(kept.to(self.bos.dtype).div_(1 - self.dropout))
+        return Dropout.drawn(self.dropout, noise, length, self.drops * self.width, self.bos)
 
     def _write(
         self, memory: Source, state: Past, words: Float[Tensor, "B T D"], kept: Tensor | None
