@@ -69,10 +69,8 @@ class ProfessorForcing(Sampling):
         eos, judge = models.actor.alphabet.eos, models.brought("discriminator", Discriminator)
         rollout = self.draw(models, batch, reward, noise, reference=True)
         assert rollout.reference is not None
-        own, known = (
-            (features_of(says), lengths(tokens, eos) + 1)
-            for says, tokens in ((rollout.actor, rollout.tokens), rollout.reference)
-        )
+        own = features_of(rollout.actor), lengths(rollout.tokens, eos) + 1
+        known = features_of(rollout.reference[0]), lengths(rollout.reference[1], eos) + 1
         with part("critic"):
             right, wrong = judge(known[0].detach(), known[1]), judge(own[0].detach(), own[1])
             caught = (right > 0).sum() / len(right) + (wrong < 0).sum() / len(wrong)

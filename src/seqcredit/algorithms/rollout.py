@@ -54,7 +54,7 @@ class Rollout(NamedTuple):
 class Bounded(Phase):
     """What phases share whose samples are a little longer than the references, at the most."""
 
-    extra_length: int
+    extra_length: int  # options, whose defaults differ
     longest_sample: int
 
     def without_references(self, longest: int) -> Phase:
