@@ -10,8 +10,9 @@ import torch
 
 from seqcredit.algorithms import Phase
 from seqcredit.data.examples import Row, Tokenizer, examples, have_references, plain_examples, read_rows, rows_of
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.data.text import Example
 from seqcredit.data.tokenized import prepare_text
 from seqcredit.errors import UserError, require
@@ -32,7 +33,7 @@ from seqcredit.given import (
     own_actor,
     without_references,
 )
-from seqcredit.models.build import HuggingFace
+from seqcredit.models.build import HuggingFace, Networks
 from seqcredit.named import word_of
 from seqcredit.results import evaluate
 from seqcredit.rewards.finished import read_by
@@ -95,10 +96,7 @@ def train(
     """
     device = open_device(device)
     check(report_to)
-    plan, begun = MLE() if algorithm is None else algorithm, isinstance(model, Trained)
     actor = actor_options(model)
-    if isinstance(plan, Plan) and isinstance(actor, HuggingFace):
-        plan, begun = plan.gentle(), True
     others = [None if rows is None else _rows(rows) for rows in (valid, test)]
     given = _Given(_rows(data), others[0], others[1], tokenizer, min_count)
     known = not isinstance(actor, HuggingFace) or given.has_references()  # others cannot do without
@@ -110,7 +108,7 @@ def train(
         require(
             not ours, f"{payoff.metric} compares with references, and these data have none: give a reward of your own."
         )
-    phases = plan.phases(begun) if isinstance(plan, Plan) else _listed(plan)
+    phases = _phases(algorithm, actor, isinstance(model, Trained))
     recipe = Recipe(
         "model" if out is None else Path(out).name,
         phases if known else without_references(phases, longest_output),
@@ -254,7 +252,12 @@ def _splits(
     return {"train": train, **found}
 
 
-def _listed(algorithm: Phase | Sequence[Phase]) -> tuple[Phase, ...]:
+def _phases(algorithm: Plan | Phase | Sequence[Phase] | None, actor: Networks, begun: bool) -> tuple[Phase, ...]:
+    """Those of a plan, which goes on gently where a model is pretrained, or those that were given."""
+    algorithm = MLE() if algorithm is None else algorithm
+    if isinstance(algorithm, Plan):
+        pretrained = isinstance(actor, HuggingFace)
+        return (algorithm.gentle() if pretrained else algorithm).phases(begun or pretrained)
     phases = (algorithm,) if isinstance(algorithm, Phase) else tuple(algorithm)
     if not phases or not all(isinstance(phase, Phase) for phase in phases):
         raise UserError(f"algorithm is {algorithm!r}: give ERAC(), MLE() or another of them, a phase, or some phases.")

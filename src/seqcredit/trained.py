@@ -23,6 +23,7 @@ from seqcredit.results.evaluate import metric_of, translate_all
 from seqcredit.results.export import save_pretrained
 from seqcredit.rewards import metrics
 from seqcredit.rewards.metrics import REWARD, Metric, corpus
+from seqcredit.search.sample import device_of
 from seqcredit.training.decoding import Search
 from seqcredit.training.weights import of_network
 from seqcredit.types import Known
@@ -128,7 +129,7 @@ class Trained:
         search = Search(beam or 1, recipe.longest_output + 1, raw=recipe.phase[-1].raw)
         used = self.prepared.read_as if self.prepared.tokenizer else cut or self.tokenizer
         words = [[str(word) for word in used(text)] for text in texts]
-        found = translate_all(self.actor, self.prepared, words, search, next(self.actor.parameters()).device)
+        found = translate_all(self.actor, self.prepared, words, search, device_of(self.actor))
         return [" ".join(output) for output in found]
 
 

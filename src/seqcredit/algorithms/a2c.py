@@ -42,9 +42,8 @@ class A2c(Sampling, Paired):
         known = values.detach().masked_fill(~real, 0)
         one_step = one_step_targets(rewards, known, tokens, alphabet.eos)
         targets = trace_targets(one_step, known, tokens, self.trace, self.steps, alphabet.eos)
-        free = rollout.free(alphabet.eos)
         with part("actor"):
-            loss = policy_gradient(rollout.actor, tokens, (targets - known).masked_fill(~free, 0))
+            loss = policy_gradient(rollout.actor, tokens, (targets - known).masked_fill(~rollout.free, 0))
         errors = (values - targets).masked_fill(~real, 0)
         returns = returns_to_go(rewards, rewards.new_zeros(tokens.shape), tokens, 0.0, alphabet.eos)
         surprise = (known - returns).masked_fill(~real, 0).square().sum()

@@ -84,10 +84,7 @@ class Bso(Phase):
 def raw_scores(scores: Scores, tokens: Int[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """The score of one token in each state, not normalised; no other is scored."""
     linear = scores.linear()
-    if linear is None:
-        return chosen(scores.table(), tokens)
-    found = (linear.features * linear.weight[tokens]).sum(-1)
-    return found if linear.bias is None else found + linear.bias[tokens]
+    return chosen(scores.table(), tokens) if linear is None else linear.of(tokens)
 
 
 def last_scores(actor: Policy[M, S], memory: M, found: Violations, dropout: Dropout | None) -> Float[Tensor, " N"]:

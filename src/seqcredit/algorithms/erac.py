@@ -28,22 +28,21 @@ from seqcredit.algorithms.phase import (
     Models,
     Outcome,
     Paired,
-    Phase,
     Progress,
     Sums,
     Validation,
 )
-from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, spread, watch
+from seqcredit.algorithms.rollout import Asked, Bounded, Rollout, roll_out, spread, watch
 from seqcredit.credit.values import returns_to_go, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.models.policy import Network
-from seqcredit.options import BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, changed, option
+from seqcredit.options import BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, option
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Batch, Reward, token_mask
 
 
 @dataclass(frozen=True)
-class Judging(Phase):
+class Judging(Bounded):
     """What the phases with a critic of the actor's samples share."""
 
     tau: float = option(0.04, NOT_NEGATIVE, paper=Feeding(0.04, 0.05), released=Feeding(0.045, 0.04))  # 0 is AC
@@ -63,10 +62,6 @@ class Judging(Phase):
     judged_by: Literal["return_error", "td"] = option("return_error", released="td")  # what really followed, or TD
     exact_eos: float = option(0.0, NOT_NEGATIVE)  # weight of the squared error of Q(eos) at every prefix, known exactly
     exact: int = option(0, FROM_0)  # short validation sentences to compare Q with rollouts of the actor on
-
-    def without_references(self, longest: int) -> Phase:
-        """Samples whose length no reference bounds."""
-        return changed(self, {"extra_length": longest, "longest_sample": longest})
 
     def judge(self, examples: Examples) -> RolloutJudge | None:
         """Rollouts of the actor."""
@@ -95,14 +90,9 @@ class Judging(Phase):
         """Without future entropy, nothing."""
         return self.tau if self.future_entropy else 0.0
 
-    def longest_for(self, words: int) -> int:
-        """Some tokens over the longest reference of a batch."""
-        return min(words + self.extra_length, self.longest_sample)
-
     def asked(self, batch: Batch, reference: bool) -> Asked:
         """What a rollout is to hold."""
-        bound = self.longest_for(batch.references.shape[-1] - 1)
-        return Asked(self.samples, bound, self.fused, bool(self.exact_eos), reference)
+        return Asked(self.samples, self.bound(batch), self.fused, bool(self.exact_eos), reference)
 
     def along(self, network: Network, rollout: Rollout) -> Along:
         """What a network says of the samples."""
@@ -189,10 +179,6 @@ class ActorCritic(Judging, Leashed, Paired):
     keeps_start: bool = True  # validation may choose the starting weights as the best; false for comparisons with MLE
     entropy_form: Literal["exact", "normalised"] = option("exact", paper="exact", released="normalised")
 
-    def without_references(self, longest: int) -> Phase:
-        """No likelihood of references either."""
-        return changed(super().without_references(longest), {"mle_weight": 0.0})
-
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """Algorithm 3: ERAC, or Actor-Critic where tau = 0."""
         rollout = roll_out(models.actor, batch, reward, noise, self.asked(batch, reference=self.mle_weight > 0))
@@ -210,13 +196,12 @@ class ActorCritic(Judging, Leashed, Paired):
         cost, seen = (0.0, Sums()) if leash else self.pull(rollout, rewards.new_ones(len(tokens)))
         actor_loss, watched = (judged.loss + cost) / noise.total / self.samples, watched | seen
         if rollout.reference is not None:
-            likelihood, seen = reference_loss(rollout.reference, batch, noise)
+            likelihood, seen = reference_loss(*rollout.reference, noise)
             actor_loss = actor_loss + self.mle_weight * likelihood
             watched |= seen
-        free = rollout.free(q.alphabet.eos)
-        watched["entropy"] = (judged.entropy.masked_fill(~free, 0).sum(), free.sum())
+        watched["entropy"] = rollout.total(judged.entropy)
         if leash is not None:
-            watched["drift"] = (judged.drift.masked_fill(~free, 0).sum(), free.sum())
+            watched["drift"] = rollout.total(judged.drift)
         return Outcome({"actor": actor_loss, "critic": critic_loss}, watched)
 
     def _leash(self, rollout: Rollout) -> Leash | None:

@@ -40,7 +40,7 @@ class Grpo(Sampling):
         """The clipped ratio times the advantage in the group, for every token that was chosen."""
         rollout, alphabet = self.draw(models, batch, reward, noise), models.actor.alphabet
         advantage = group_advantage(rollout.worth[:, -1].unflatten(0, (-1, self.samples)), self.scaled).flatten()
-        free = rollout.free(alphabet.eos)
+        free = rollout.free
         weights = self._weights(free).to(advantage.dtype)
         chosen, gains = weights.unsqueeze(-1) * free, advantage.unsqueeze(-1)
         with part("actor"):

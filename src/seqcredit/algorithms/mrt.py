@@ -39,10 +39,9 @@ class Mrt(Sampling):
         alphabet, bound = models.actor.alphabet, self.bound(batch)
         sides, earned = [(rollout.actor, rollout.tokens)], [rollout.worth[:, -1]]
         if self.with_reference and rollout.reference is not None:
-            known = batch.own(alphabet.eos)
-            sides.append((rollout.reference, known))
+            sides.append(rollout.reference)
             with part("reward"):
-                earned.append(scored(reward, alphabet, known, batch, final_scores))
+                earned.append(scored(reward, alphabet, rollout.reference[1], batch, final_scores))
         rows = len(batch.references)
         scores = _beside(earned, rows)
         counts = first_of_its_kind(_together([tokens for _, tokens in sides], rows, alphabet.eos))

@@ -71,11 +71,9 @@ class Pcl(Sampling):
         with part("actor"):
             own = self._inconsistency(rollout.actor, head, tokens, rewards, rollout.forced)
         loss, value = own.actor, own.value / self.samples
-        real = token_mask(tokens, alphabet.eos)
-        free = real & ~rollout.forced
-        uncertainty = entropy(rollout.actor.logp.detach()).masked_fill(~free, 0).sum()
         watched = watch(rollout, alphabet)
-        watched |= {"residual": (own.value.detach(), real.sum()), "entropy": (uncertainty, free.sum())}
+        watched["residual"] = own.value.detach(), token_mask(tokens, alphabet.eos).sum()
+        watched["entropy"] = rollout.total(entropy(rollout.actor.logp.detach()))
         if self.off_policy:
             other, count = self._along_references(models.actor, head, batch, reward, noise)
             loss = loss + other.actor * self.samples / self.off_policy
@@ -130,11 +128,6 @@ class Pcl(Sampling):
         shown = "PCL's value is a readout of the actor's features, and this model shows none: give it its readout."
         require(actor.width, shown)
         return {"value": ValueHead(actor.width)}
-
-    def rate(self, network: str) -> float:
-        """The head may have a rate of its own."""
-        own = self.value_learning_rate if network == "value" else None
-        return self.learning_rate if own is None else own
 
     @property
     def judged_tau(self) -> float | None:

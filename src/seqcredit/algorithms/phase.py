@@ -203,8 +203,8 @@ class Phase(Options, ABC):
         return None
 
     def rate(self, network: str) -> float:
-        """The learning rate of a network."""
-        return self.learning_rate
+        """The learning rate of a network: its own, the option `NETWORK_learning_rate`, where that is given."""
+        return self._of(network, "learning_rate")
 
     def stride(self, network: str, progress: Progress) -> float:
         """What a network's next step is multiplied by."""
@@ -229,8 +229,12 @@ class Phase(Options, ABC):
         return now / before
 
     def clipping(self, network: str) -> float:
-        """The largest gradient norm of a network."""
-        return self.clip
+        """The largest gradient norm of a network: its own, the option `NETWORK_clip`, where that is given."""
+        return self._of(network, "clip")
+
+    def _of(self, network: str, key: str) -> float:
+        own: float | None = getattr(self, f"{network}_{key}", None)
+        return float(getattr(self, key)) if own is None else own
 
     def follows(self, progress: Progress) -> float | None:
         """The speed of the target network, None if there is none."""
@@ -302,13 +306,3 @@ class Paired(Phase):
 
     critic_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
     critic_clip: float | None = option(None, ABOVE_0)  # clip if not given
-
-    def rate(self, network: str) -> float:
-        """The critic may have a rate of its own."""
-        own = self.critic_learning_rate if network == "critic" else None
-        return self.learning_rate if own is None else own
-
-    def clipping(self, network: str) -> float:
-        """The critic may have a norm of its own."""
-        own = self.critic_clip if network == "critic" else None
-        return self.clip if own is None else own

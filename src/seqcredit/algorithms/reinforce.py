@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from torch.profiler import record_function as part
 
 from seqcredit.algorithms.along import policy_gradient
-from seqcredit.algorithms.exact import evaluating
 from seqcredit.algorithms.phase import Models, Outcome, Progress, Sums, count
 from seqcredit.algorithms.rollout import Rollout, watch
 from seqcredit.algorithms.sampling import Sampling
 from seqcredit.credit.drawn import mean_of_others, to_go
 from seqcredit.draws import Noise
-from seqcredit.models.policy import Network
+from seqcredit.models.policy import Network, evaluating
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.rewards.scores import final_scores, prefix_scores, scored
 from seqcredit.search import greedy

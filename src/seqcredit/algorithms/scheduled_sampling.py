@@ -40,9 +40,9 @@ class ScheduledSampling(Mle):
         dropout = actor.drop(tokens.shape[1], noise)
         heard = self._heard(actor, memory, tokens, dropout, noise, rate) if rate else tokens
         with part("actor"):
-            longest = batch.own(actor.alphabet.eos).shape[1]
-            scores = actor.score(memory, heard[:, :longest], dropout)
-        loss, watched = reference_loss(Along.of(actor, scores, self.fused), batch, noise)
+            known = batch.own(actor.alphabet.eos)
+            scores = actor.score(memory, heard[:, : known.shape[1]], dropout)
+        loss, watched = reference_loss(Along.of(actor, scores, self.fused), known, noise)
         own = (heard != tokens).sum(), (tokens != actor.alphabet.eos).sum()
         return Outcome({"actor": loss}, watched | {"own_words": own, "rate": (rate * count(tokens), count(tokens))})
 

@@ -9,7 +9,7 @@ ABOUT = "write a trained model to a folder, for from_pretrained too"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, and where to."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
+    shared.run_argument(parser)
     parser.add_argument("out", metavar="OUT", type=shared.wanted, help="the folder to make")
     about = "merge LoRA adapters into the weights (default: write the adapters alone, as peft does)"
     parser.add_argument("--merged", action="store_true", help=about)

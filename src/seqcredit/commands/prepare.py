@@ -10,7 +10,7 @@ from seqcredit.errors import UserError, require
 
 if TYPE_CHECKING:
     from seqcredit.data.images import Features
-    from seqcredit.data.prepared import Manifest
+    from seqcredit.data.manifest import Manifest
     from seqcredit.data.text import Example
 
 ABOUT = "turn parallel text or captions into a folder that training reads"
@@ -70,8 +70,8 @@ def run(options: argparse.Namespace) -> int:
     """Read, count, write, and say what became of every split."""
     from seqcredit.data import iwslt
     from seqcredit.data.images import open_features
+    from seqcredit.data.manifest import PrepareOptions
     from seqcredit.data.prepare import prepare
-    from seqcredit.data.prepared import PrepareOptions
     from seqcredit.data.text import TextOptions
 
     source, target = options.languages

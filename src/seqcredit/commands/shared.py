@@ -91,6 +91,16 @@ def _about(text: str) -> os.stat_result | None:
 # Options.
 
 
+def run_argument(parser: argparse.ArgumentParser) -> None:
+    """One run."""
+    parser.add_argument("run_folder", metavar="RUN", type=given, help="a run folder")
+
+
+def runs_argument(parser: argparse.ArgumentParser) -> None:
+    """One run or several."""
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=given, help="run folders")
+
+
 def device_option(parser: argparse.ArgumentParser) -> None:
     """Where tensors are; `use_device` looks whether it is there."""
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda, cuda:1 or mps")

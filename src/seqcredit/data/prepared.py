@@ -25,9 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqcredit.data.manifest import AGAIN
-from seqcredit.data.manifest import Manifest as Manifest  # also by this name
-from seqcredit.data.manifest import PrepareOptions as PrepareOptions
+from seqcredit.data.manifest import AGAIN, Manifest
 from seqcredit.data.storage import (
     MANIFEST,
     Pictures,

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 # Where each is, in this folder.
 PLANS = {
-    **{name: ("presets", name.upper()) for name in ("mle", "raml", "vaml", "ac", "erac", "reinforce", "scst", "grpo")},
-    **{name: ("presets", name.upper()) for name in ("mrt", "mixer", "ocd")},
-    "scheduled_sampling": ("presets", "ScheduledSampling"),
+    **{name: ("presets", name.upper()) for name in ("mle", "raml", "vaml", "ac", "erac")},
+    **{name: ("compared", name.upper()) for name in ("reinforce", "scst", "grpo", "mrt", "mixer", "ocd")},
+    "scheduled_sampling": ("compared", "ScheduledSampling"),
     **{name: ("compared", name.upper()) for name in ("a2c", "sac", "pcl", "bso")},
     "professor_forcing": ("compared", "ProfessorForcing"),
 }

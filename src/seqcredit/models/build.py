@@ -32,6 +32,8 @@ TWINS = 2_000_003  # and for those of a second one beside it
 class Architecture(Options, ABC):
     """Options of a network, of whatever kind; `kind` names it in a recipe."""
 
+    reads: Literal["source", "references", "both"]  # critics
+
     @abstractmethod
     def actor(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network:
         """An actor with its first weights, a function of the seed: it knows `source` words, or sees such features."""
@@ -45,11 +47,11 @@ class Architecture(Options, ABC):
     @property
     def reads_source(self) -> bool:
         """Whether as a critic it reads what the actor reads, and nothing else."""
-        return False
+        return self.reads == "source"
 
     def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
         """A critic that is made as an actor is, because it reads what an actor reads; None for all others."""
-        return None
+        return self.actor(source, alphabet, seed + CRITICS, pictures) if self.reads_source else None
 
     @abstractmethod
     def said(self) -> str:
@@ -159,15 +161,6 @@ class LSTM(Architecture):
         values = [key for key in ("dueling", "twin") if getattr(self, key)]
         return f"{values[0]} is true, but only a critic gives values; leave it to [critic]." if values else None
 
-    @property
-    def reads_source(self) -> bool:
-        """As a critic."""
-        return self.reads == "source"
-
-    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
-        """A network like the actor, whose scores are Q."""
-        return self.actor(source, alphabet, seed + CRITICS, pictures) if self.reads_source else None
-
 
 @dataclass(frozen=True)
 class Transformer(Architecture):
@@ -213,15 +206,6 @@ class Transformer(Architecture):
             return Judge(body, self.copy, references=references, generator=generator)
 
         return Twin(one(CRITICS), one(TWINS)) if self.twin else one(CRITICS)
-
-    @property
-    def reads_source(self) -> bool:
-        """As a critic."""
-        return self.reads == "source"
-
-    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
-        """A network like the actor, whose scores are Q."""
-        return self.actor(source, alphabet, seed + CRITICS, pictures) if self.reads_source else None
 
     def _network(
         self,
@@ -285,15 +269,14 @@ class HuggingFace(Architecture):
         assert isinstance(body, Body)
         return self.critic_like(Borrowed(body), seed, references)
 
+    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
+        """Its critics are made in one way, whatever they read."""
+        return None
+
     def critic_like(self, body: AnyBody, seed: int, references: Literal["own", "all"] = "own") -> Judge:
         """A critic with a body that knows something already."""
         generator = Generator().manual_seed(seed + CRITICS)
         return Judge(body, self.copy, self.reads, references, generator)
-
-    @property
-    def reads_source(self) -> bool:
-        """As a critic."""
-        return self.reads == "source"
 
     def said(self) -> str:
         """Which model it is."""

@@ -41,7 +41,7 @@ class Critic(Seq2Seq):
         references: Literal["own", "all"] = "own",
         dueling: bool = False,
     ) -> None:
-        known = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
+        known = Alphabet.of(alphabet)
         actions = known.size
         shape = (embedding, hidden, layers)
         super().__init__(actions, known, *shape, attention, input_feeding, dropout, generator, known.eos)

@@ -158,7 +158,7 @@ def _heard(
 ) -> Json:
     """Metric and mean pay-off of every way that is asked for, the nats that a token of the references costs, and the
     entropy of a state of its samples."""
-    device, began = next(speaker.actor.parameters()).device, time.perf_counter()
+    device, began = device_of(speaker.actor), time.perf_counter()
     words: dict[str, list[list[str]]] = {}
     references: list[list[list[str]]] = []
     earned: dict[str, float] = {}

@@ -2,12 +2,12 @@
 
 import torch
 
-from seqcredit.algorithms.exact import evaluating
 from seqcredit.algorithms.phase import Criterion, Examples, Progress
 from seqcredit.data.batches import collate, to_device
 from seqcredit.data.prepared import Prepared
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
+from seqcredit.models.policy import evaluating
 from seqcredit.rewards.metrics import corpus
 from seqcredit.training import watch
 from seqcredit.training.decoding import Search, decode
