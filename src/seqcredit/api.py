@@ -39,7 +39,7 @@ from seqcredit.results import evaluate
 from seqcredit.rewards.finished import read_by
 from seqcredit.rewards.metrics import REWARD, Metric
 from seqcredit.rewards.payoff import METRICS, Payoff
-from seqcredit.rewards.text import TextReward
+from seqcredit.rewards.text import TextReward, wanted_by
 from seqcredit.trained import Scorer, Trained, metric_for
 from seqcredit.training.boards import ReportTo, check
 from seqcredit.training.processes import Processes
@@ -105,9 +105,10 @@ def train(
     if metric is None:
         metric = "bleu" if known and ours else REWARD
     if not known:
-        require(
-            not ours, f"{payoff.metric} compares with references, and these data have none: give a reward of your own."
-        )
+        none = "and these data have none"
+        require(not ours, f"{payoff.metric} compares with references, {none}: give a reward of your own.")
+        said = f"The reward is a function of (text, references), {none}: make it one of (text, source)."
+        require(not _compares(reward), said)
     phases = _phases(algorithm, actor, isinstance(model, Trained))
     recipe = Recipe(
         "model" if out is None else Path(out).name,
@@ -157,14 +158,18 @@ class _Given(NamedTuple):
         """Whether there is something to compare with."""
         if isinstance(self.data, Path):
             return any(map(bool, Prepared.open(self.data, check=False).split("train").reference_texts()))
-        return have_references(self.data)
+        there = have_references(self.data)
+        for name, rows in (("valid", self.valid), ("test", self.test)):
+            bare = there and isinstance(rows, list) and not have_references(rows, name)
+            require(not bare, f"{name} has no references, and data has some: give {name} references, too.")
+        return there
 
 
 def _rows(data: Data) -> list[Row] | Path:
     """Rows, also those of a file; a prepared folder as it is."""
     if not isinstance(data, Path | str):
         return rows_of(data)
-    return read_rows(Path(data)) if Path(data).suffix == ".jsonl" else Path(data)
+    return read_rows(Path(data)) if Path(data).suffix == ".jsonl" or Path(data).is_file() else Path(data)
 
 
 def _open(
@@ -258,10 +263,10 @@ def _phases(algorithm: Plan | Phase | Sequence[Phase] | None, actor: Networks, b
     if isinstance(algorithm, Plan):
         pretrained = isinstance(actor, HuggingFace)
         return (algorithm.gentle() if pretrained else algorithm).phases(begun or pretrained)
-    phases = (algorithm,) if isinstance(algorithm, Phase) else tuple(algorithm)
+    phases = (algorithm,) if isinstance(algorithm, Phase) else algorithm if isinstance(algorithm, Sequence) else ()
     if not phases or not all(isinstance(phase, Phase) for phase in phases):
         raise UserError(f"algorithm is {algorithm!r}: give ERAC(), MLE() or another of them, a phase, or some phases.")
-    return phases
+    return tuple(phases)
 
 
 # Rewards and metrics: by name in the recipe where they have one, else as given.
@@ -274,6 +279,13 @@ def _reward(reward: str | Payoff | Reward | Scorer, prepared: Prepared) -> Rewar
     if isinstance(reward, Reward):
         return read_by(reward, prepared.spell, prepared.spell_source)
     return TextReward(reward, prepared.spell, prepared.spell_source, name="reward")
+
+
+def _compares(reward: object) -> bool:
+    """Whether it is a function that looks at references, and not at the source."""
+    if isinstance(reward, str | Payoff | Reward):
+        return isinstance(reward, TextReward) and reward.wants == "references"
+    return callable(reward) and wanted_by(reward) == "references"
 
 
 def _judge(metric: str | Scorer, reward: Reward | None, prepared: Prepared) -> Metric | None:

@@ -73,7 +73,10 @@ class Calls:
     def _finite(self, value: object, prefix: object) -> float:
         if isinstance(value, Real) and math.isfinite(value):
             return float(value)
-        raise UserError(f"{self.name}: the function returned {value!r} for the prefix {prefix}, return a finite float.")
+        advice = ", and set batched for a function of lists" if isinstance(value, list) else ""
+        raise UserError(
+            f"{self.name}: the function returned {value!r} for the prefix {prefix}, return a finite float{advice}."
+        )
 
     def _elsewhere(self, chunks: Sequence[Sequence[Arguments]]) -> list[float]:
         """Answers from processes, which have begun by the second time."""

@@ -176,7 +176,7 @@ BOARDS: dict[str, type[Board]] = {each.name: each for each in (TensorBoard, Weig
 def check(name: str | None) -> None:
     """Whether there is such a board, and what it needs; asked before a run folder is made."""
     if name is not None:
-        require(name in BOARDS, f"report_to is {name!r}: choose one of {', '.join(BOARDS)}.")
+        require(name in [*BOARDS], f"report_to is {name!r}: choose one of {', '.join(BOARDS)}.")
         BOARDS[name].needs()
 
 
