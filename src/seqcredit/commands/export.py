@@ -1,4 +1,4 @@
-"""`seqcredit export`: a run without its data and its past."""
+"""`seqcredit export`: a trained model without its data and its log."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`seqcredit tune`: a model from Hugging Face, examples and a reward, without a recipe."""
+"""`seqcredit tune`: trains a Hugging Face model on examples with a reward, without a recipe."""
 
 import argparse
 import tomllib

@@ -1,4 +1,4 @@
-"""Systems that the paper compares itself with, as a user asks for them: plans of phases, as those of `presets`."""
+"""The systems that the paper compares itself with, for Python users: plans of phases, like those of `presets`."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from seqcredit.options import ABOVE_0, EVEN, FROM_0, FROM_1, FROM_2, NOT_NEGATIV
 
 @dataclass(frozen=True)
 class A2C(AfterMle):
-    """Advantage Actor-Critic: samples are made likelier by what they earn above a learned value of each state.
+    """Advantage Actor-Critic: samples become more likely by what they earn above a learned value of each state.
 
     >>> [phase.name for phase in A2C().phases(trained=False)]
     ['mle', 'a2c']
@@ -31,9 +31,9 @@ class A2C(AfterMle):
 
 @dataclass(frozen=True)
 class SAC(ERAC):
-    """Soft Actor-Critic: ERAC whose temperature is learned, so that the entropy stays where it is wanted.
+    """Soft Actor-Critic: ERAC with a learned temperature, which keeps the entropy at a target.
 
-    Give `train` a critic of two, such as `LSTM(attention="mlp", dropout=0.0, twin=True)`.
+    Give `train` a twin critic, such as `LSTM(attention="mlp", dropout=0.0, twin=True)`.
 
     >>> [phase.name for phase in SAC(entropy_target=0.5).phases(trained=True)]
     ['critic', 'sac']
@@ -50,7 +50,7 @@ class SAC(ERAC):
 
 @dataclass(frozen=True)
 class PCL(AfterMle):
-    """Path consistency learning: policy and value of one network are to agree along samples and along references.
+    """Path consistency learning: policy and value of one network learn to agree along samples and references.
 
     >>> PCL(tau=0.1).phases(trained=True)[0].tau
     0.1
@@ -71,9 +71,9 @@ class PCL(AfterMle):
 
 @dataclass(frozen=True)
 class BSO(AfterMle):
-    """Beam search optimisation: wherever the reference would fall off the beam, it is to win by a margin.
+    """Beam search optimisation: where the reference would fall off the beam, it has to win by a margin.
 
-    Such a model is searched by its scores, with a beam.
+    Search such a model with a beam: it ranks by unnormalised scores.
 
     >>> BSO(width=4).phases(trained=True)[0].width
     4
@@ -91,7 +91,7 @@ class BSO(AfterMle):
 
 @dataclass(frozen=True)
 class ProfessorForcing(AfterMle):
-    """Professor forcing: likelihood, and states along samples that look like those along references.
+    """Professor forcing: MLE, and a discriminator that makes states along samples look like those along references.
 
     >>> [phase.name for phase in ProfessorForcing().phases(trained=False)]
     ['mle', 'professor_forcing']

@@ -1,4 +1,4 @@
-"""The algorithms as a user asks for them: each is a plan of phases, pretraining included, with defaults that work.
+"""The algorithms for Python users: each is a plan of phases, pretraining included, with good defaults.
 
 Every phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alone or in a list.
 """
@@ -90,7 +90,7 @@ class MLE(Plan):
 
 @dataclass(frozen=True)
 class RAML(Plan):
-    """Reward augmented maximum likelihood: learn sequences near the references too, by their reward.
+    """Reward augmented maximum likelihood: also learn sequences near the references, weighted by their reward.
 
     >>> [phase.name for phase in RAML().phases(trained=True)]
     ['raml']
@@ -131,8 +131,8 @@ class VAML(Plan):
 class ERAC(Plan):
     """Entropy-regularised Actor-Critic: a critic learns what samples are worth, then actor and critic learn together.
 
-    A model that is not trained yet learns by MLE first. What comes back is the best by validation, the start included;
-    where the critic explains too little of what samples earn, it is the start.
+    A model that is not trained yet learns by MLE first. `train` returns the weights that validate best, or the starting
+    weights: also if the critic explains too little of what samples earn.
 
     >>> [phase.name for phase in ERAC(tau=0.04).phases(trained=False)]
     ['mle', 'critic', 'actor_critic']
@@ -205,7 +205,7 @@ class Sampled(AfterMle):
 
 @dataclass(frozen=True)
 class REINFORCE(Sampled):
-    """REINFORCE: samples are made likelier by what they earn above the other samples of their sentence. No critic.
+    """REINFORCE: samples become more likely by what they earn above the other samples of their sentence. No critic.
 
     >>> [phase.name for phase in REINFORCE().phases(trained=False)]
     ['mle', 'reinforce']
@@ -237,7 +237,7 @@ class SCST(REINFORCE):
 
 @dataclass(frozen=True)
 class GRPO(Sampled):
-    """Group relative policy optimisation: what a sample earns above its group, in standard deviations, with a leash.
+    """Group relative policy optimisation: a sample becomes more likely by what it earns above its group, on a leash.
 
     >>> GRPO(samples=4).phases(trained=True)[-1].samples
     4
@@ -253,7 +253,7 @@ class GRPO(Sampled):
 
 @dataclass(frozen=True)
 class MRT(Sampled):
-    """Minimum risk training: of some samples and the reference, those of a higher reward are made likelier.
+    """Minimum risk training: among some samples and the reference, those with a higher reward become more likely.
 
     >>> MRT(sharpness=0.01).phases(trained=True)[-1].sharpness
     0.01
@@ -269,7 +269,7 @@ class MRT(Sampled):
 
 @dataclass(frozen=True)
 class MIXER(Sampled):
-    """MIXER: MLE of the references' beginnings and REINFORCE from there on, of more and more tokens.
+    """MIXER: MLE for the beginning of each reference, REINFORCE for the rest, which grows during training.
 
     >>> [phase.name for phase in MIXER().phases(trained=False)]
     ['mle', 'mixer']
@@ -287,9 +287,9 @@ class MIXER(Sampled):
 
 @dataclass(frozen=True)
 class OCD(Sampled):
-    """Optimal completion distillation: along its samples a model learns the words that are still best, exactly known.
+    """Optimal completion distillation: along its samples a model learns which words are still best, known exactly.
 
-    It knows one reward, "edit".
+    It works with one reward only, "edit".
 
     >>> OCD(tau=0.1).phases(trained=True)[-1].tau
     0.1
@@ -306,7 +306,7 @@ class OCD(Sampled):
 
 @dataclass(frozen=True)
 class ScheduledSampling(Plan):
-    """Scheduled sampling: MLE in which the model hears its own words more and more often. No reward.
+    """Scheduled sampling: MLE in which the model reads its own words more and more often. It needs no reward.
 
     >>> ScheduledSampling(most=0.5).phases(trained=True)[0].rate_of(10**6)
     0.5
