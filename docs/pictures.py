@@ -3,8 +3,8 @@
 python docs/pictures.py              train what the demo leaves out, all from its MLE; then all pictures
 python docs/pictures.py --trained    of the algorithms' pages alone, from what is trained already
 
-Writes the table of scores in docs/algorithms/index.md. A system without a run here keeps its picture and its row, which gets a †, because it was
-trained on another machine; one that was never trained has a dash.
+Writes the table of scores in docs/algorithms/index.md. A system without a run here keeps its picture and its row, which
+gets a †: it was trained on another machine. One that was never trained has a dash.
 """
 
 import json
@@ -85,8 +85,8 @@ def fail(name: str) -> Path:
 
 def kept(page: str) -> dict[str, Row]:
     """Rows of the table as it is, by the name of their system."""
-    lines = [line.strip("| ").replace("**", "").split("|") for line in TABLE.findall(page)[0].splitlines()[2:]]
-    cells = [[cell.strip() for cell in line] for line in lines]
+    lines = TABLE.findall(page)[0].replace("**", "").splitlines()[2:]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     found = {name.removesuffix(" †"): rest for name, *rest in cells if rest[0] != "-"}
     return {name: Row(f"{name} †", float(one), float(two), (to, more)) for name, (one, two, to, more) in found.items()}
 
@@ -144,7 +144,7 @@ def table(rows: list[Row]) -> str:
         if math.isnan(each.test):
             lines.append(f"| {each.name} | - | - | | |")
             continue
-        scores = (f"**{x:.2f}**" if x == top else f"{x:.2f}" for x, top in zip(each[1:], best, strict=True))
+        scores = (f"**{x:.2f}**" if x == top else f"{x:.2f}" for x, top in zip(each[1:3], best, strict=True))
         differences = each.to or (
             f"{each.test - base:+.2f}" if each is not rows[n] else "" for n, base in enumerate((mle, continued))
         )
@@ -176,10 +176,8 @@ def systems(trained: bool = False) -> None:
         show(name, f"![{about}]({name}.svg)" if (folder / f"{name}.svg").exists() else None)
     index = folder / "index.md"
     old = kept(index.read_text())
-    rows, about = (
-        [row(name, old) for name in ROWS],
-        "Validation BLEU of MLE on the demo, for several weights of the guide",
-    )
+    rows = [row(name, old) for name in ROWS]
+    about = "Validation BLEU of MLE on the demo, for several weights of the guide"
     best = guided(folder / "guided-search.svg") if done(DEMO / GUIDE) else None
     rows.append(best or Row("MLE, guided search", math.nan, math.nan))
     show(GUIDE, f"![{about}](guided-search.svg)" if best else None)
