@@ -1,4 +1,4 @@
-"""The Python API: `train` takes a model, data, a reward and an algorithm, and gives a trained model back."""
+"""The Python API: `train` takes a model, data, a reward and an algorithm, and returns a trained model."""
 
 import shutil
 import tempfile
@@ -74,19 +74,22 @@ def train(
     report_to: ReportTo | None = None,
     say: Callable[[str], None] | None = print,
 ) -> Trained:
-    """Train a model on examples, by an algorithm that follows a reward.
+    """Train a model on examples with an algorithm and a reward, and return it as `Trained`.
 
-    `model`: `LSTM(...)` or `Transformer(...)`; a model of transformers with its `tokenizer`; what `train` or `load`
-    gave: then training starts from its weights; or a module of your own whose `forward(source, tokens)` scores the next
-    token, or a function of two vocabulary sizes that makes one. `data`, `valid`, `test`: rows in memory, see `Row`, a
-    .jsonl file, or a prepared folder. Without `valid` every 20th example is held out. `reward`: a name ("bleu",
-    "rouge-l", "edit", ...), one of `seqcredit.rewards`, or a function of (text, references), (text, source) or (text,
-    references, source); it is asked about every prefix. `algorithm`: `ERAC()`, `AC()`, `RAML()`, `VAML()`, `MLE()`
-    (default), or phases. `metric`: what the best weights are kept by; BLEU if not given, or the mean of a reward of
-    your own. `critic`: options, a model of transformers, or "shared", a head on the actor's own body for half the
-    memory; the actor's architecture if not given. `out`: the run folder; given again, the run is resumed. `shard`: each
-    process of torchrun has a part of every network, not a copy. `report_to`: "tensorboard", "wandb" or "mlflow" get a
-    copy of the log.
+    - `model`: `LSTM(...)` or `Transformer(...)`; a Hugging Face model, with its `tokenizer`; what `train` or `load`
+      returned, to continue from its weights; or a module of your own whose `forward(source, tokens)` scores the next
+      token, as a class or a function of the two vocabulary sizes, or built already.
+    - `data`, `valid`, `test`: examples in memory (pairs or dicts), a .jsonl file, or a prepared folder. Without
+      `valid`, every 20th example is held out.
+    - `reward`: a name ("bleu", "rouge-l", "edit", ...), one of `seqcredit.rewards`, or a function of
+      (text, references), (text, source) or (text, references, source). It is called for every prefix.
+    - `algorithm`: `ERAC()`, `AC()`, `RAML()`, `VAML()`, ..., or a list of phases; `MLE()` if not given.
+    - `metric`: decides which weights are best. If not given, BLEU, or the mean of a reward of your own.
+    - `critic`: the options of a network, a Hugging Face model, or "shared": a head on the actor's own body, for half
+      the memory. If not given, a network of the actor's kind, or an LSTM.
+    - `out`: the run folder. The same call with the same folder resumes the run.
+    - `shard`: under torchrun, each process keeps a part of every network instead of a copy.
+    - `report_to`: copies the log to "tensorboard", "wandb" or "mlflow".
 
     >>> from seqcredit import LSTM
     >>> pairs = [("1 2 3", "one two three"), ("3 1", "three one"), ("2", "two")] * 20

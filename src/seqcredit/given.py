@@ -1,4 +1,4 @@
-"""What a user gives to `train`, whatever it is: options, a module, a pretrained model, or what was trained already."""
+"""The model that a user gives to `train`: options, a module, a pretrained model, or one that was trained already."""
 
 import copy
 import json

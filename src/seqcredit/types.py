@@ -1,4 +1,4 @@
-"""The words that every part of seqcredit shares: alphabets, padding, references, batches, and what a reward is.
+"""Types that every part of seqcredit shares: alphabets, padding, references, batches and rewards.
 
 The alphabet of words, which prepared text has, is chosen so that the action set of the paper, W = words + unk + eos, is
 exactly `0 .. V-1`: 0 is eos, 1 is unk, words follow. A model with a tokenizer of its own has another `Alphabet`.

@@ -1,4 +1,4 @@
-"""From a network's scores along sequences to losses, in two ways: reference implementation, and fused where it can be.
+"""From a network's scores along sequences to losses: by the reference implementation, or fused where possible.
 
 Both give the same numbers and gradients. Losses are sums over all tokens; what comes back for each state is a constant.
 """

@@ -1,4 +1,4 @@
-"""A leash: it costs an actor something to leave the policy that it started from. For every algorithm that samples."""
+"""The leash: a KL penalty that keeps an actor near its start, for every algorithm that samples."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Minimum risk training: the actor's own mean reward among some sequences is raised. Shen et al. (2016)."""
+"""Minimum risk training: raises the expected reward within a set of sequences. Shen et al. (2016)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ from seqcredit.types import Batch, Reward
 class Mrt(Sampling):
     """Minimum risk training."""
 
-    samples: int = option(20, FROM_1)  # sequences drawn for each sentence; those that are alike count once
-    sharpness: float = option(0.005, ABOVE_0)  # alpha, the power of pi
-    with_reference: bool = True  # the reference is one of the sequences
+    samples: int = option(20, FROM_1)  # sequences drawn for each sentence; duplicates count once
+    sharpness: float = option(0.005, ABOVE_0)  # alpha, the power that probabilities are raised to
+    with_reference: bool = True  # adds the reference to the sequences
 
     def without_references(self, longest: int) -> Phase:
         """Samples alone."""

@@ -1,4 +1,4 @@
-"""Path consistency learning: policy and value of one network agree along every path, wherever it comes from.
+"""Path consistency learning: policy and value of one network agree along every path, whoever wrote it.
 
 Nachum et al. (2017). Along any sequence, drawn by anybody, the best policy at temperature tau has
 V(s) = sum of (r - tau log pi) + V(the state that it leads to). So samples of the actor teach it, and references do too.
@@ -55,9 +55,9 @@ class Pcl(Sampling):
     trains: ClassVar[tuple[str, ...]] = ("actor", "value")
 
     tau: float = option(0.01, ABOVE_0)  # weight of entropy relative to reward
-    steps: int = option(10, FROM_0)  # d, tokens of a path; 0: always to the end
+    steps: int = option(10, FROM_0)  # d, tokens of a path; 0: to the end
     off_policy: int = option(1, FROM_0)  # sequences near the reference to learn from too, itself the first; 0: none
-    longest: int = option(4, FROM_1)  # words of a replaced n-gram, in those after the first
+    longest: int = option(4, FROM_1)  # maximum words of the replaced n-gram in the others
     value_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
 
     def without_references(self, longest: int) -> Phase:

@@ -56,12 +56,12 @@ class ProfessorForcing(Sampling):
     trains: ClassVar[tuple[str, ...]] = ("actor", "discriminator")
     learns_references: ClassVar[bool] = True
 
-    mle_weight: float = option(1.0, ABOVE_0)  # of the references' likelihood
-    weight: float = option(1.0, NOT_NEGATIVE)  # of fooling the discriminator
-    both_ways: bool = False  # states along references are to look like those along samples, too
-    enough: float = option(0.75, SHARE)  # above this accuracy of the discriminator the actor learns from it
-    too_much: float = option(0.99, SHARE)  # from this accuracy on the discriminator waits
-    hidden: int = option(128, EVEN)  # of the discriminator
+    mle_weight: float = option(1.0, ABOVE_0)  # weight of the references' likelihood
+    weight: float = option(1.0, NOT_NEGATIVE)  # weight of fooling the discriminator
+    both_ways: bool = False  # also makes states along references look like those along samples
+    enough: float = option(0.75, SHARE)  # the actor learns from the discriminator above this accuracy
+    too_much: float = option(0.99, SHARE)  # the discriminator does not learn at or above this accuracy
+    hidden: int = option(128, EVEN)  # hidden size of the discriminator
     discriminator_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:

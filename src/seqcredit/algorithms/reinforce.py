@@ -1,4 +1,4 @@
-"""REINFORCE, without a critic: samples are made likelier by what they earn above a baseline. Williams (1992).
+"""REINFORCE, without a critic: samples become more likely by what they earn above a baseline. Williams (1992).
 
 With the greedy output as the baseline it is self-critical sequence training, SCST, Rennie et al. (2017); with the other
 samples of the sentence it is leave-one-out, Kool et al. (2019). All tokens of a sample get the same credit, or each

@@ -1,4 +1,4 @@
-"""Sequences drawn from the actor, with what they earned and what it says of their states."""
+"""Sequences sampled from the actor, with their rewards and the actor's scores along them."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Learning from samples of the actor without a critic: what REINFORCE, GRPO, minimum risk and OCD have in common."""
+"""Learning from samples without a critic: what REINFORCE, GRPO, minimum risk training and OCD share."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -24,7 +24,7 @@ class Sampling(Bounded, Leashed):
 
     samples: int = option(1, FROM_1)  # sequences drawn for each sentence
     extra_length: int = option(10, FROM_0)  # most tokens of a sample beyond the longest reference, eos included
-    longest_sample: int = option(50, FROM_1)  # most tokens of a sample
+    longest_sample: int = option(50, FROM_1)  # maximum tokens of a sample
     mle_weight: float = option(0.0, NOT_NEGATIVE)  # weight of the references' likelihood
     entropy_weight: float = option(0.0, NOT_NEGATIVE)  # weight of the entropy in every state of the samples
     keeps_start: bool = True  # validation may choose the starting weights as the best; false for comparisons with MLE

@@ -1,4 +1,4 @@
-"""`seqcredit evaluate`: the figures of a run on a split, or on two text files."""
+"""`seqcredit evaluate`: the scores of a run on a split, or on two text files."""
 
 import argparse
 import sys

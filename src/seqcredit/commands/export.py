@@ -1,10 +1,10 @@
-"""`seqcredit export`: a run without its data and its past."""
+"""`seqcredit export`: a trained model without its data and its log."""
 
 import argparse
 
 from seqcredit.commands import shared
 
-ABOUT = "write a trained model to a folder, for from_pretrained too"
+ABOUT = "write a trained model to a folder; from_pretrained loads Hugging Face models"
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`seqcredit headroom`: what runs say by chance, by search, by their beliefs and at their best."""
+"""`seqcredit headroom`: scores of samples, of search, by the model's beliefs and at best."""
 
 import argparse
 from typing import TYPE_CHECKING

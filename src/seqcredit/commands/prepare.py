@@ -54,7 +54,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="split words into SIZE byte-pair pieces (needs sentencepiece)",
     )
-    about = "replace words that occur less than N times by <unk> (default: 1)"
+    about = "replace words that occur fewer than N times by <unk> (default: 1)"
     parser.add_argument("--min-count", type=shared.natural, default=1, metavar="N", help=about)
     parser.add_argument(
         "--max-vocabulary", type=shared.positive, metavar="N", help="keep only the N most frequent words"

@@ -1,4 +1,4 @@
-"""`seqcredit resume`: a run goes on as if nothing had happened."""
+"""`seqcredit resume`: continues a run from its last checkpoint."""
 
 import argparse
 

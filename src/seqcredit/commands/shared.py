@@ -1,4 +1,4 @@
-"""What several commands share: numbers checked as they are read, options, devices, runs with data, a live line."""
+"""What several commands share: checked numbers, options, devices, runs with data, a status line."""
 
 import argparse
 import contextlib

@@ -1,4 +1,4 @@
-"""A prepared folder: vocabularies, ids of every split mapped into memory, the words of the references, and a manifest.
+"""A prepared folder: vocabularies, ids of every split mapped into memory, the words of the references, a manifest.
 
 manifest.json               what was done with which options, counts, and the checksum of every other file
 source.vocab  target.vocab  one word a line, in the order of their ids

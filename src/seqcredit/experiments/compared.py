@@ -1,4 +1,4 @@
-"""Algorithms that the paper's are compared with, as a user asks for them: plans of phases, as those of `presets`."""
+"""All other algorithms for Python users: plans of phases, like those of `presets`."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Sampled(AfterMle):
 
 @dataclass(frozen=True)
 class REINFORCE(Sampled):
-    """REINFORCE: samples are made likelier by what they earn above the other samples of their sentence. No critic.
+    """REINFORCE: samples become more likely by what they earn above the other samples of their sentence. No critic.
 
     >>> [phase.name for phase in REINFORCE().phases(trained=False)]
     ['mle', 'reinforce']
@@ -71,7 +71,7 @@ class SCST(REINFORCE):
 
 @dataclass(frozen=True)
 class GRPO(Sampled):
-    """Group relative policy optimisation: what a sample earns above its group, in standard deviations, with a leash.
+    """Group relative policy optimisation: a sample becomes more likely by what it earns above its group, on a leash.
 
     >>> GRPO(samples=4).phases(trained=True)[-1].samples
     4
@@ -87,7 +87,7 @@ class GRPO(Sampled):
 
 @dataclass(frozen=True)
 class MRT(Sampled):
-    """Minimum risk training: of some samples and the reference, those of a higher reward are made likelier.
+    """Minimum risk training: among some samples and the reference, those with a higher reward become more likely.
 
     >>> MRT(sharpness=0.01).phases(trained=True)[-1].sharpness
     0.01
@@ -103,7 +103,7 @@ class MRT(Sampled):
 
 @dataclass(frozen=True)
 class MIXER(Sampled):
-    """MIXER: MLE of the references' beginnings and REINFORCE from there on, of more and more tokens.
+    """MIXER: MLE for the beginning of each reference, REINFORCE for the rest, which grows during training.
 
     >>> [phase.name for phase in MIXER().phases(trained=False)]
     ['mle', 'mixer']
@@ -121,9 +121,9 @@ class MIXER(Sampled):
 
 @dataclass(frozen=True)
 class OCD(Sampled):
-    """Optimal completion distillation: along its samples a model learns the words that are still best, exactly known.
+    """Optimal completion distillation: along its samples a model learns which words are still best, known exactly.
 
-    It knows one reward, "edit".
+    It works with one reward only, "edit".
 
     >>> OCD(tau=0.1).phases(trained=True)[-1].tau
     0.1
@@ -140,7 +140,7 @@ class OCD(Sampled):
 
 @dataclass(frozen=True)
 class ScheduledSampling(Plan):
-    """Scheduled sampling: MLE in which the model hears its own words more and more often. No reward.
+    """Scheduled sampling: MLE in which the model reads its own words more and more often. It needs no reward.
 
     >>> ScheduledSampling(most=0.5).phases(trained=True)[0].rate_of(10**6)
     0.5
@@ -160,7 +160,7 @@ class ScheduledSampling(Plan):
 
 @dataclass(frozen=True)
 class A2C(AfterMle):
-    """Advantage Actor-Critic: samples are made likelier by what they earn above a learned value of each state.
+    """Advantage Actor-Critic: samples become more likely by what they earn above a learned value of each state.
 
     >>> [phase.name for phase in A2C().phases(trained=False)]
     ['mle', 'a2c']
@@ -181,9 +181,9 @@ class A2C(AfterMle):
 
 @dataclass(frozen=True)
 class SAC(ERAC):
-    """Soft Actor-Critic: ERAC whose temperature is learned, so that the entropy stays where it is wanted.
+    """Soft Actor-Critic: ERAC with a learned temperature, which keeps the entropy at a target.
 
-    Give `train` a critic of two, such as `LSTM(attention="mlp", dropout=0.0, twin=True)`.
+    Give `train` a twin critic, such as `LSTM(attention="mlp", dropout=0.0, twin=True)`.
 
     >>> [phase.name for phase in SAC(entropy_target=0.5).phases(trained=True)]
     ['critic', 'sac']
@@ -200,7 +200,7 @@ class SAC(ERAC):
 
 @dataclass(frozen=True)
 class PCL(AfterMle):
-    """Path consistency learning: policy and value of one network are to agree along samples and along references.
+    """Path consistency learning: policy and value of one network learn to agree along samples and references.
 
     >>> PCL(tau=0.1).phases(trained=True)[0].tau
     0.1
@@ -221,9 +221,9 @@ class PCL(AfterMle):
 
 @dataclass(frozen=True)
 class BSO(AfterMle):
-    """Beam search optimisation: wherever the reference would fall off the beam, it is to win by a margin.
+    """Beam search optimisation: where the reference would fall off the beam, it has to win by a margin.
 
-    Such a model is searched by its scores, with a beam.
+    Search such a model with a beam: it ranks by unnormalised scores.
 
     >>> BSO(width=4).phases(trained=True)[0].width
     4
@@ -241,7 +241,7 @@ class BSO(AfterMle):
 
 @dataclass(frozen=True)
 class ProfessorForcing(AfterMle):
-    """Professor forcing: likelihood, and states along samples that look like those along references.
+    """Professor forcing: MLE, and a discriminator that makes states along samples look like those along references.
 
     >>> [phase.name for phase in ProfessorForcing().phases(trained=False)]
     ['mle', 'professor_forcing']

@@ -1,4 +1,4 @@
-"""What a sweep is to run: a TOML of recipes, overrides and seeds becomes cells, each checked before anything starts."""
+"""The plan of a sweep: a TOML of recipes, overrides and seeds becomes cells, each checked before anything starts."""
 
 import itertools
 import shlex

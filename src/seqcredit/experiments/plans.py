@@ -1,4 +1,4 @@
-"""The plans of phases by their names on the command line. Nothing heavy is imported before one is asked for."""
+"""The plans of phases by their names on the command line. Heavy imports wait until one is used."""
 
 import importlib
 from typing import TYPE_CHECKING

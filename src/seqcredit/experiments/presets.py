@@ -1,4 +1,4 @@
-"""The paper's algorithms as a user asks for them: plans of phases, pretraining included, with defaults that work.
+"""The paper's algorithms for Python users: each is a plan of phases, pretraining included, with good defaults.
 
 The others are in `compared`. Every phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alone or in a
 list.
@@ -64,7 +64,7 @@ class MLE(Plan):
 
 @dataclass(frozen=True)
 class RAML(Plan):
-    """Reward augmented maximum likelihood: learn sequences near the references too, by their reward.
+    """Reward augmented maximum likelihood: also learn sequences near the references, weighted by their reward.
 
     >>> [phase.name for phase in RAML().phases(trained=True)]
     ['raml']
@@ -105,8 +105,8 @@ class VAML(Plan):
 class ERAC(Plan):
     """Entropy-regularised Actor-Critic: a critic learns what samples are worth, then actor and critic learn together.
 
-    A model that is not trained yet learns by MLE first. What comes back is the best by validation, the start included;
-    where the critic explains too little of what samples earn, it is the start.
+    A model that is not trained yet learns by MLE first. `train` returns the weights that validate best, or the starting
+    weights: also if the critic explains too little of what samples earn.
 
     >>> [phase.name for phase in ERAC(tau=0.04).phases(trained=False)]
     ['mle', 'critic', 'actor_critic']

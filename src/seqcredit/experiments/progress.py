@@ -1,4 +1,4 @@
-"""How far a sweep is, read off the disk: what is there, what comes next, and how long the rest will take."""
+"""How far a sweep is, from the files on disk: what is done, what comes next, how long the rest will take."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence

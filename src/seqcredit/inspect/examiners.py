@@ -1,4 +1,4 @@
-"""Who judges? A run's actor, the critic that looks at it, and the pay-off of both."""
+"""What judges a run on the credit page: its actor, a critic, and the pay-off of both."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

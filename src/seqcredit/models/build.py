@@ -99,13 +99,13 @@ class LSTM(Architecture):
 
     embedding: int = option(256, FROM_1)  # size of the word vectors
     hidden: int = option(256, EVEN)  # size of the state
-    layers: int = option(1, LAYERS)  # of the encoder, and of the decoder
+    layers: int = option(1, LAYERS)  # layers of the encoder, and of the decoder
     attention: Literal["dot", "mlp", "none"] = "dot"  # "none" for an actor that looks at images
     input_feeding: bool = False  # the decoder also reads the last attention output
     dropout: float = option(0.3, BELOW_1)  # share of units that are dropped
     copy: int = option(0, FROM_0)  # critics: size of the word vectors of the copying critic; 0: none; try 64
     dueling: bool = False  # critics: adds a value shared by all words; starts at 0
-    twin: bool = False  # critics: two of them, of which the lower Q counts
+    twin: bool = False  # critics: two critics, of which the lower Q counts
     reads: Literal["references", "source"] = "references"  # critics; one that reads the source can guide a search
     kind = "lstm"
 
@@ -164,7 +164,7 @@ class LSTM(Architecture):
 
 @dataclass(frozen=True)
 class Transformer(Architecture):
-    """Our own small Transformer, for those who have no pretrained model: reads, then writes with a key-value cache.
+    """A small Transformer, trained from scratch, which writes with a key-value cache.
 
     >>> Transformer(width=128, heads=4).said()
     'Transformer, 3 x 128, 4 heads'
@@ -174,11 +174,11 @@ class Transformer(Architecture):
     """
 
     width: int = option(256, FROM_1)  # size of the states
-    layers: int = option(3, LAYERS)  # of the encoder, and of the decoder
-    heads: int = option(4, FROM_1)  # of attention
+    layers: int = option(3, LAYERS)  # layers of the encoder, and of the decoder
+    heads: int = option(4, FROM_1)  # attention heads
     dropout: float = option(0.1, BELOW_1)  # share of units that are dropped
     copy: int = option(64, FROM_0)  # critics: size of the word vectors of the copying critic; 0: none
-    twin: bool = False  # critics: two of them, of which the lower Q counts
+    twin: bool = False  # critics: two critics, of which the lower Q counts
     reads: Literal["references", "source"] = "references"  # critics; one that reads the source can guide a search
     decoder_only: bool = False  # one stack reads and writes; otherwise an encoder reads and a decoder writes
     kind = "transformer"
@@ -233,13 +233,13 @@ class HuggingFace(Architecture):
     A critic has the actor's body, and its first weights if it is made beside it.
     """
 
-    config: str = ""  # config.json in a line
-    generation: str = "{}"  # generation_config.json in a line
-    dropout: float = option(0.0, BELOW_1)  # of what the readout sees; nothing is dropped within the model
+    config: str = ""  # config.json as one line
+    generation: str = "{}"  # generation_config.json as one line
+    dropout: float = option(0.0, BELOW_1)  # dropout before the readout; none within the model
     copy: int = option(64, FROM_0)  # critics: size of the word vectors of the copying critic; 0: none
     reads: Literal["source", "references", "both"] = "references"  # critics
     shared: bool = False  # critics: a head on the actor's own body, which learns from the actor's loss alone
-    lora: str = ""  # settings of peft's LoraConfig in a line of JSON: then only adapters learn, and a critic's head
+    lora: str = ""  # peft's LoraConfig as one line of JSON: then only adapters learn, and a critic's head
     kind = "huggingface"
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The judge: reads the reference, gives Q for every word after every prefix, and is followed by a slow copy."""
+"""The critic: reads the reference and gives Q for every word after every prefix; with its target network."""
 
 from dataclasses import replace
 from typing import Literal

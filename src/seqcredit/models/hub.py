@@ -1,4 +1,4 @@
-"""Models of Hugging Face as policies: from a model and its tokenizer, a folder, a name, or settings alone."""
+"""Hugging Face models as policies: from a model and its tokenizer, a folder, a name, or a configuration."""
 
 import copy
 import json

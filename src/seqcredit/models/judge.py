@@ -1,4 +1,4 @@
-"""A critic of any body, its own or the actor's: a model reads and writes, and a head, which starts at 0, gives Q."""
+"""A critic with any body, its own or the actor's: a model, and a head that starts at 0 and gives Q."""
 
 from dataclasses import dataclass, replace
 from typing import Literal

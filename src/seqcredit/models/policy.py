@@ -1,4 +1,4 @@
-"""What every part of seqcredit knows of a model: a policy reads, then scores the next token, all at once or one by one.
+"""What seqcredit needs from a model: a policy reads a source, then scores the next token, all at once or step by step.
 
 Actors and critics are policies alike: an actor's scores are logits, a critic's are Q. What a model remembers of its
 source and what it carries from token to token is its own affair, as long as rows of it can be selected: tensors, a

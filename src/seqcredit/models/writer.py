@@ -1,4 +1,4 @@
-"""The half of the paper's networks that writes: an LSTM over the words so far."""
+"""The decoder of the paper's networks: an LSTM over the words so far."""
 
 from abc import abstractmethod
 from contextlib import AbstractContextManager, nullcontext

@@ -1,4 +1,4 @@
-"""One folder that can translate elsewhere: weights, vocabularies, settings and a model card."""
+"""One folder that can translate on another machine: weights, vocabularies, settings and a model card."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""`seqcredit headroom`: what could still be gained from an actor, by deciding otherwise and by knowing more.
+"""`seqcredit headroom`: how much a model could still gain by better decisions.
 
 A pay-off teaches an actor to choose the output that scores best on average, given what the actor believes. Search comes
 near to that without being taught. How near, samples of the actor tell before anything is trained.

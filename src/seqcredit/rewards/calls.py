@@ -1,4 +1,4 @@
-"""A function of the user's: what it is given, what it may answer, and where it runs."""
+"""Calls of a user's function: its arguments, its answer, and the process that it runs in."""
 
 import math
 import pickle

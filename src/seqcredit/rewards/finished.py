@@ -1,4 +1,4 @@
-"""All of a reward at the end."""
+"""A reward that comes entirely at the end."""
 
 from dataclasses import dataclass, replace
 

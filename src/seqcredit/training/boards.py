@@ -1,4 +1,4 @@
-"""A run's log, copied to where curves are looked at: TensorBoard, Weights & Biases, MLflow."""
+"""Copies of a run's log for TensorBoard, Weights & Biases and MLflow."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""From a network and a split to words."""
+"""From a network and a split to output texts."""
 
 import math
 from collections.abc import Sequence

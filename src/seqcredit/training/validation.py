@@ -1,4 +1,4 @@
-"""What a trainer can find out about its networks on validation data."""
+"""What a trainer can measure on validation data."""
 
 import torch
 
