@@ -38,7 +38,7 @@ from seqcredit.named import word_of
 from seqcredit.results import evaluate
 from seqcredit.rewards.finished import read_by
 from seqcredit.rewards.metrics import REWARD, Metric
-from seqcredit.rewards.payoff import METRICS, Payoff
+from seqcredit.rewards.payoff import METRICS, Payoff, instance
 from seqcredit.rewards.text import TextReward, wanted_by
 from seqcredit.trained import Scorer, Trained, metric_for
 from seqcredit.training.boards import ReportTo, check
@@ -279,8 +279,9 @@ def _reward(reward: str | Payoff | Reward | Scorer, prepared: Prepared) -> Rewar
     """The reward itself, where the recipe has no name for it."""
     if isinstance(reward, str | Payoff):
         return None
-    if isinstance(reward, Reward):
-        return read_by(reward, prepared.spell, prepared.spell_source)
+    made = instance(reward, "reward")
+    if isinstance(made, Reward):
+        return read_by(made, prepared.spell, prepared.spell_source)
     return TextReward(reward, prepared.spell, prepared.spell_source, name="reward")
 
 

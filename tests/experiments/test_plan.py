@@ -222,6 +222,36 @@ def test_a_run_of_other_settings_is_not_continued() -> None:
         planned(cell("mle", rest='set = ["phase.1.epochs=4"]'))
 
 
+OWN = """
+from dataclasses import dataclass
+from seqcredit.algorithms import Mle
+
+
+@dataclass(frozen=True)
+class Mine(Mle):
+    power: float = 1.0
+"""
+
+
+def test_a_run_of_ones_own_algorithm_is_the_cells_though_it_has_its_own_copy_of_the_file() -> None:
+    folder = Path("own")
+    folder.mkdir()
+    (folder / "mine_planned.py").write_text(OWN)
+    (folder / "mine.toml").write_text(Path("mle.toml").read_text().replace('"mle"', '"mine_planned:Mine"'))
+    text = cell("own", "own/mine")
+    plan = planned(text)
+    run = made(plan, "own-1", "seqcredit train own/mine.toml --seed 1")
+    (run / "mine_planned.py").write_text(OWN)
+    plan.results.mkdir(exist_ok=True)
+    settings = tomllib.loads(recipes.resolved(plan.cells["own-1"].recipe))
+    plan.record(plan.cells["own-1"]).write_text(json.dumps({"bleu": 1.0, "settings": settings}))
+    assert list(planned(text).notes()) == []
+    after = cell("after", "own/mine", 'init_from = "runs/own-1"\nset = ["beam=1"]')
+    assert list(planned(text + after).notes()) == []  # its phase is the same, too
+    with pytest.raises(UserError, match="was made with other settings than own-1 has now"):
+        planned(cell("own", "own/mine", 'set = ["phase.Mine.power=2"]'))
+
+
 def test_a_run_that_started_from_another_is_not_continued() -> None:
     text = cell("mle") + cell("erac", "erac", 'init_from = "mle"\nseeds = [1]')
     plan = planned(text)

@@ -7,7 +7,7 @@ import pytest
 
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.plan import Plan, read
-from seqcredit.experiments.progress import in_the_way, missing, next_step, outline
+from seqcredit.experiments.progress import gone, in_the_way, missing, next_step, outline
 from sweeping import CELLS, TOP, checkpoint, record, setup, weights
 
 
@@ -50,6 +50,32 @@ def test_what_it_is_compared_with_is_needed_too(plan: Plan) -> None:
     record(plan, "erac-2")
     record(plan, "mle-1")
     assert missing(plan) == ["mle-1", "erac-1"]
+
+
+def test_a_recorded_run_that_is_gone_is_trained_again_while_others_have_to_start_from_it(plan: Plan) -> None:
+    one = read(Path("sweep.toml"), only=["mle-1"])
+    record(plan, "mle-1")
+    assert missing(one) == ["mle-1"]  # the critic, which was not asked for, will start from it
+    again = "mle-1: its run runs/mle-1 is gone and others need it; it is trained again, its record stays."
+    assert list(gone(one)) == [again]
+    record(plan, "erac-1")
+    record(plan, "erac-2")
+    assert missing(one) == []
+    (said,) = gone(one)
+    assert said == (
+        "mle-1: it is recorded, and no other cell needs its run runs/mle-1, which is gone; remove results/mle-1.json "
+        "to train it again, or train it beside with --into FOLDER."
+    )
+    assert list(gone(plan)) == []  # nobody named a cell
+    weights(plan, "mle-1")
+    assert list(gone(one)) == []
+
+
+def test_a_start_that_only_others_need_is_not_trained_for_a_cell_that_has_all(plan: Plan) -> None:
+    one = read(Path("sweep.toml"), only=["erac-1"])
+    for name in ("mle-1", "erac-1"):
+        record(plan, name)
+    assert missing(one) == []  # erac-2 needs the critic, and nobody asked for it
 
 
 def test_a_shared_cell_that_nobody_shares_is_wanted_for_itself(plan: Plan) -> None:

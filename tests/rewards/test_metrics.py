@@ -1,6 +1,7 @@
 """Metrics against outside judges: sacreBLEU, pycocoevalcap, and an edit distance written by hand."""
 
 import hashlib
+import math
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -253,6 +254,20 @@ def test_a_metric_of_ones_own(tmp_path: Path) -> None:
     assert (other.label, other.higher) == ("letters off", False)
     with pytest.raises(UserError, match=r"mine:number is no function: a metric is function\(text, references\)"):
         metric("mine:number", tmp_path)
+
+
+def test_a_metric_of_ones_own_may_be_a_ratio_of_sums() -> None:
+    def hits(text: str, references: list[str]) -> tuple[int, int]:
+        return (3, 4) if "cat" in text else (0, 1)
+
+    found = own("m:hits", hits)
+    rows = found.statistics([["cat"], ["dog"]], [[["cat"]], [["cat"]]])
+    assert rows.tolist() == [[3, 4], [0, 1]]
+    assert found.score(rows.sum(0)) == 3 / 5  # not the mean of 3/4 and 0
+    assert found.example(rows[0]) == 3 / 4
+    for bad in ((1.0, 2.0, 3.0), (1.0, math.nan), (), (1.0, -1.0)):
+        with pytest.raises(UserError, match=r"^The metric m:f returned .* for 'a': "):
+            own("m:f", lambda text, references, bad=bad: bad).statistics([["a"]], [[["a"]]])
 
 
 def test_two_versions_of_ones_own_have_two_signatures(tmp_path: Path) -> None:

@@ -264,3 +264,51 @@ def test_a_function_of_the_source_and_pieces_of_words_are_read_as_text(tmp_path:
     assert made.prefix_scores(TOKENS, REFERENCES).tolist() == [[0.0, 1.0, 4.0, 7.0, 7.0]]
     with pytest.raises(UserError, match="chrf counts the letters of words"):
         reward_of(Payoff("chrf"), whole, documents)
+
+
+OWN = """
+from seqcredit.rewards import TextReward
+
+
+class Count:
+    def __init__(self, worth=1.0):
+        self.worth = worth
+
+    def prefix_scores(self, tokens, references):
+        import torch
+        return torch.arange(tokens.shape[1] + 1).expand(len(tokens), -1) * self.worth
+
+
+class Needy(Count):
+    def __init__(self, worth):
+        self.worth = worth
+
+
+class Narrow(Count):
+    def prefix_scores(self, tokens, references):
+        return super().prefix_scores(tokens, references)[:, 1:]
+
+
+double = Count(2.0)
+late = TextReward(lambda text, references: len(text), at="end")
+"""
+
+
+def test_a_reward_of_ones_own_may_be_a_class_or_have_been_made(tmp_path: Path) -> None:
+    (tmp_path / "own_rewards.py").write_text(OWN)
+
+    def scores(name: str) -> list[float]:
+        return prefix_scores(reward(Payoff(f"own_rewards:{name}"), tmp_path), TOKENS, REFERENCES)[0].tolist()
+
+    assert scores("Count") == [0, 1, 2, 3, 4]
+    assert scores("double") == [0, 2, 4, 6, 8]
+    assert scores("late") == [0, 0, 0, 0, len("a big cat")]
+    with pytest.raises(
+        UserError, match=r"^own_rewards:Needy is a class, and own_rewards:Needy\(\) failed; name one that"
+    ):
+        scores("Needy")
+    wanted = (
+        r"^Narrow: scores of shape \(1, 4\) for tokens of shape \(1, 4\); return \(1, 5\), of the first 0, 1, ..., T"
+    )
+    with pytest.raises(UserError, match=wanted):
+        scores("Narrow")

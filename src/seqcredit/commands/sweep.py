@@ -40,14 +40,14 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """0 if every cell is done, 1 if one has failed."""
     from seqcredit.experiments.plan import read
-    from seqcredit.experiments.progress import outline
+    from seqcredit.experiments.progress import gone, outline
     from seqcredit.experiments.sweep import Machine, Sweep
 
     shared.use_device(options)
     jobs = options.jobs or max(1, (os.cpu_count() or 1) // options.threads)
     plan = read(options.file, options.data_root, options.into, options.only, options.set)
     machine = Machine(jobs, options.threads, options.device)
-    for note in plan.notes():
+    for note in [*plan.notes(), *gone(plan)]:
         print(note, flush=True)
     if options.dry_run:
         print("\n".join(outline(plan, jobs)))

@@ -38,6 +38,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Make the run folder, then train and evaluate."""
     from seqcredit.algorithms import must_be_known
+    from seqcredit.experiments.build import check_own
     from seqcredit.experiments.recipe import found, load, until
     from seqcredit.experiments.runs import Run, own_files
     from seqcredit.experiments.start import open_data, take_over
@@ -57,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
         file = found(options.recipe)
         start = (lambda run: take_over(run, options.init_from, print)) if options.init_from else None
         text = file.read_text(encoding="utf-8")
+        check_own(recipe, prepared, file.parent)
         own = own_files(recipe, file.parent)
         Run.create(out, text, recipe, prepared.folder, prepared.checksums, own, start)
     processes.wait()

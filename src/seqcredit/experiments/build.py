@@ -91,6 +91,14 @@ def build_metric(recipe: Recipe, prepared: Prepared, folder: Path | None = None,
     return mean_reward(reward, prepared, says)
 
 
+def check_own(recipe: Recipe, prepared: Prepared, folder: Path) -> None:
+    """Stop before there is a run folder where a pay-off or a metric of the user's own cannot be made."""
+    if is_named(recipe.payoff.metric):
+        build_reward(recipe, prepared, folder)
+    if is_named(recipe.metric):
+        build_metric(recipe, prepared, folder)
+
+
 def mean_reward(reward: Reward, prepared: Prepared, says: str) -> Metric:
     """The mean of a reward on prepared data, as a metric."""
     alphabet = prepared.alphabet

@@ -3,7 +3,7 @@
 import itertools
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict
 
@@ -41,12 +41,14 @@ class Begun(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Plan:
-    """All cells of a sweep, and its folders."""
+    """The cells of a sweep that are asked for, and its folders."""
 
     data: Path
     runs: Path
     results: Path
     cells: Mapping[str, Planned]
+    named: Sequence[str] = ()  # of these, those that `--only` names; the others are what they start from
+    whole: "Plan | None" = None  # with all cells of the file, where only some are asked for
 
     def run(self, name: str) -> Path:
         """The run folder of a cell; a folder is its own."""
@@ -73,8 +75,8 @@ class Plan:
         """What is as asked for, but might surprise."""
         for cell in self.cells.values():
             for mine, theirs in zip(cell.recipe.phase, self.taken(cell), strict=False):
-                if mine != theirs:
-                    there, here = asdict(theirs), asdict(mine)
+                if not recipes.same_phase(mine, theirs):
+                    there, here = recipes.table_of(theirs), recipes.table_of(mine)
                     differ = [key for key in there if there[key] != here.get(key)]
                     other = ", ".join(f"{key} = {there[key]} instead of {here.get(key)}" for key in differ)
                     yield f"{cell.id}: {mine.name} comes from {cell.init_from}, trained with {other}."
@@ -100,8 +102,9 @@ def read(
         where = _where(file, "again", entry)
         _add(cells, searched_again(entry, tuple(cells.values()), overrides, where), where)
     resolved = _resolved(cells, str(file))
-    wanted = _only(resolved, only, str(file)) if only else resolved
-    plan = Plan(data_root / data, into / runs, into / results, wanted)
+    whole = Plan(data_root / data, into / runs, into / results, resolved)
+    named = _meant(resolved, only, str(file))
+    plan = replace(whole, cells=_with_starts(resolved, named), named=named, whole=whole) if only else whole
     for cell in plan.cells.values():
         _check_start(plan, cell, str(file))
         _check_against(plan, cell, str(file))
@@ -135,13 +138,19 @@ def _resolved(cells: dict[str, Planned], file: str) -> dict[str, Planned]:
     return found
 
 
-def _only(cells: Mapping[str, Planned], names: Sequence[str], file: str) -> dict[str, Planned]:
-    """Cells by their names or ids, and what they start from; they are compared with each other only."""
-    wanted = []
+def _meant(cells: Mapping[str, Planned], names: Sequence[str], file: str) -> list[str]:
+    """Cells by their names or ids."""
+    meant = []
     for name in names:
         found = [cell.id for cell in cells.values() if name in (cell.id, cell.name)]
         require(found, f"{file}: there is no cell {name!r}{nearest(name, cells)}.")
-        wanted += found
+        meant += found
+    return meant
+
+
+def _with_starts(cells: Mapping[str, Planned], named: Sequence[str]) -> dict[str, Planned]:
+    """Some cells, and what they start from; they are compared with each other only."""
+    wanted = [*named]
     for name in wanted:  # grows as it is walked
         start = cells[name].init_from
         if start is not None and start in cells and start not in wanted:
@@ -217,13 +226,15 @@ def check_same(plan: Plan, cell: Planned) -> None:
         there = recipes.load(folder / "resolved.toml")
         words = itertools.pairwise(_command(folder))
         begun = [Path(value).name for word, value in words if word == "--init-from"]
-        if there != cell.recipe or begun != start:
-            what = "settings" if there != cell.recipe else "networks to start from"
+        alike = recipes.same(there, cell.recipe)
+        if not alike or begun != start:
+            what = "networks to start from" if alike else "settings"
             raise UserError(
                 f"{folder} was made with other {what} than {cell.id} has now; rename the cell, or remove the folder."
             )
     kept = read_kept(record, "remove it, or put it right").get("settings") if record.exists() else None
-    if record.exists() and (kept is None or recipes.parse(kept, cell.id) != cell.recipe):
+    beside = recipes.found(cell.path).parent  # where the files of the user's own are
+    if record.exists() and (kept is None or not recipes.same(recipes.parse(kept, cell.id, beside), cell.recipe)):
         raise UserError(f"{record} has other settings than {cell.id} has now; rename the cell, or remove the file.")
 
 

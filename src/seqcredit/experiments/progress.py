@@ -34,6 +34,30 @@ def begun(folder: Path) -> bool:
 
 
 def missing(plan: Plan) -> list[str]:
+    """The cells to work at: those that are missing here, and of those that were asked for by name, in all of the file.
+
+    So a run that is gone is trained again if another cell has still to start from it; its record stays as it is.
+    """
+    elsewhere = _missing(plan.whole) if plan.whole else []
+    here = _missing(plan)
+    return [name for name in plan.cells if name in here or (name in plan.named and name in elsewhere)]
+
+
+def gone(plan: Plan) -> Iterator[str]:
+    """What to say of cells that were asked for by name, are recorded, and whose runs are gone."""
+    todo = missing(plan)
+    for name in plan.named:
+        cell, run = plan.cells[name], plan.run(name)
+        if run.exists() or not (cell.records and plan.record(cell).exists()):
+            continue
+        if name in todo:
+            yield f"{name}: its run {run} is gone and others need it; it is trained again, its record stays."
+        else:
+            again = f"remove {plan.record(cell)} to train it again, or train it beside with --into FOLDER"
+            yield f"{name}: it is recorded, and no other cell needs its run {run}, which is gone; {again}."
+
+
+def _missing(plan: Plan) -> list[str]:
     """The cells to work at: results that are not recorded, and what they need that is not there."""
     starts = {cell.init_from for cell in plan.cells.values()}
     shared = [c.id for c in plan.cells.values() if not c.records and c.id not in starts and not trained(plan, c.id)]

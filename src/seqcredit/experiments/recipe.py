@@ -89,6 +89,17 @@ def parse(table: Mapping[str, object], where: str, folder: Path | None = None) -
     return replace(recipe, phase=tuple(built))
 
 
+def same(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes ask for the same; an algorithm of the user's own may come from two copies of its file."""
+    phases = [[table_of(phase) for phase in recipe.phase] for recipe in (one, other)]
+    return replace(one, phase=()) == replace(other, phase=()) and phases[0] == phases[1]
+
+
+def same_phase(one: Phase, other: Phase) -> bool:
+    """The same of two phases."""
+    return table_of(one) == table_of(other)
+
+
 def until(recipe: Recipe, phase: str) -> Recipe:
     """The recipe up to and with a phase, for what several runs are to share."""
     names = [p.name for p in recipe.phase]
@@ -105,8 +116,13 @@ def _phase(table: Mapping[str, object], recipe: Recipe, where: str, folder: Path
     else:
         with in_words(UserError, lambda error: f"{where}: {error}"):
             kind = algorithm(objective, folder)
-    defaults = {"name": str(objective).rpartition(":")[2], **presets(kind, recipe.fidelity, recipe.actor.fed)}
+    defaults = {"name": _named(objective), **presets(kind, recipe.fidelity, recipe.actor.fed)}
     return build(kind, {**defaults, **rest}, f"{where} ({objective})")
+
+
+def _named(objective: object) -> str:
+    """What a phase is called that has no name: its algorithm, without the file of one of the user's own."""
+    return str(objective).rpartition(":")[2]
 
 
 def _override(table: Json, text: str) -> None:
@@ -131,7 +147,7 @@ def _override(table: Json, text: str) -> None:
 
 def _child(table: object, part: str, text: str) -> object:
     if isinstance(table, list):
-        names = [str(phase.get("name", phase.get("objective"))) for phase in table if isinstance(phase, dict)]
+        names = [str(phase.get("name", _named(phase.get("objective")))) for phase in table if isinstance(phase, dict)]
         if part in names:
             return table[names.index(part)]
         if part.isdecimal() and 1 <= int(part) <= len(table):
@@ -147,7 +163,7 @@ def _child(table: object, part: str, text: str) -> object:
 def resolved(recipe: Recipe) -> str:
     """The whole recipe with every default filled in, as TOML that loads to the same recipe."""
     table = asdict(recipe)
-    phases = [_table(phase) for phase in recipe.phase]
+    phases = [table_of(phase) for phase in recipe.phase]
     lines = [_line(key, value) for key, value in table.items() if not isinstance(value, dict | tuple)]
     for key, value in table.items():
         if isinstance(value, dict):
@@ -159,7 +175,7 @@ def resolved(recipe: Recipe) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(phase: Phase) -> Json:
+def table_of(phase: Phase) -> Json:
     """A phase as a recipe has it; of one that only Python knows, what its class says too."""
     objective = objective_of(phase)
     return {"objective": objective, **(traits(phase) if objective == GIVEN else {}), **asdict(phase)}

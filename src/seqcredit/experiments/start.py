@@ -8,6 +8,7 @@ import torch
 
 from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError, require
+from seqcredit.experiments.recipe import same_phase
 from seqcredit.experiments.runs import Run
 from seqcredit.models.build import differences
 from seqcredit.training.weights import INITIAL
@@ -44,7 +45,7 @@ def take_over(run: Run, folder: Path, say: Callable[[str], None]) -> None:
     theirs = {phase.name: phase for phase in other.recipe.phase}
     leading = list(itertools.takewhile(lambda phase: phase.name in done, run.recipe.phase))
     for phase in leading:
-        if phase != theirs[phase.name]:
+        if not same_phase(phase, theirs[phase.name]):
             say(f"{phase.name}: taken over from {folder}, where it was trained with other settings.")
     taken = [phase.name for phase in leading]
     _same_shapes(run, other, taken[-1] if taken else done[-1])

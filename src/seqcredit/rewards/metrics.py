@@ -224,14 +224,15 @@ def mean_reward(
 def own(name: str, function: object) -> Metric:
     """The mean of the user's `function(text, references) -> float`; it may ask for the `source`, as a reward may.
 
-    It may say of itself what it is called (`label`), how it measures (`signature`), and `higher_is_better = False`. In
-    the signature of one that does not say how it measures, 8 digits stand for what it is made of.
+    Where it returns two numbers, such as errors and words, it is the sum of the first over the sum of the second. It
+    may say of itself what it is called (`label`), how it measures (`signature`), and `higher_is_better = False`. In the
+    signature of one that does not say how it measures, 8 digits stand for what it is made of.
     """
     if not callable(function):
         raise UserError(f"{name} is no function: a metric is function(text, references) -> float.")
     wants = wanted_by(function, name)
 
-    def score(words: Words, group: Sequence[Words]) -> float:
+    def score(words: Words, group: Sequence[Words]) -> tuple[float, float]:
         text = " ".join(words)
         known: list[str | list[str]] = [] if wants == "source" else [_texts(group)]
         if wants != "references":
@@ -239,13 +240,18 @@ def own(name: str, function: object) -> Metric:
             known += [group.source] if isinstance(group, Known) else []
         with in_words(Exception, lambda error: f"The metric {name} failed for {text!r}. {said(error)}."):
             value = function(text, *known)
-            value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
-        if not isinstance(value, Real) or not math.isfinite(value):
-            raise UserError(f"The metric {name} returned {value!r} for {text!r}: return a finite number.")
-        return float(value)
+            value = value.flatten().tolist() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
+        numbers = list(value) if isinstance(value, tuple | list) else [value]
+        numbers += [1.0] if len(numbers) == 1 else []
+        if len(numbers) != 2 or not all(isinstance(each, Real) and math.isfinite(each) for each in numbers):
+            wanted = "return a finite number, or two: what is summed, and what its sum is divided by"
+            raise UserError(f"The metric {name} returned {value!r} for {text!r}: {wanted}.")
+        above, below = map(float, numbers)
+        require(below >= 0, f"The metric {name} returned {value!r} for {text!r}: what is divided by is below 0.")
+        return above, below
 
     def rows(hypotheses: Sequence[Words], references: References) -> Statistics:
-        return _each([score(*each) for each in zip(hypotheses, references, strict=True)])
+        return np.array([score(*each) for each in zip(hypotheses, references, strict=True)], np.float64)
 
     label = str(getattr(function, "label", label_of(name)))
     about = str(getattr(function, "signature", f"{name}|code:{fingerprint(function)}"))

@@ -7,15 +7,15 @@ from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from seqcredit.errors import UserError, require
-from seqcredit.named import GIVEN, find, is_named
+from seqcredit.errors import UserError, in_words, require
+from seqcredit.named import GIVEN, find, is_named, said
 from seqcredit.options import UP_TO_1, Options, Range, in_common, option
 from seqcredit.rewards.bleu import Bleu
 from seqcredit.rewards.chrf import ChrF
 from seqcredit.rewards.cider import CiderD
 from seqcredit.rewards.custom import Custom
 from seqcredit.rewards.edit import EditDistance, Hamming
-from seqcredit.rewards.finished import OnlyFinished
+from seqcredit.rewards.finished import OnlyFinished, read_by
 from seqcredit.rewards.linear import LinearBleu
 from seqcredit.rewards.own import OwnReference
 from seqcredit.rewards.rouge import RougeL
@@ -35,7 +35,9 @@ def one_or_own(names: Sequence[str]) -> Range:
 class Payoff(Options):
     """The pay-off R. Which keys count depends on `metric`."""
 
-    metric: str = option("bleu", one_or_own(METRICS))  # or "my_file:function" of (text, references), beside the recipe
+    metric: str = option(
+        "bleu", one_or_own(METRICS)
+    )  # or "my_file:name", beside the recipe: a function of (text, references), or a reward with prefix_scores
     smoothing: Literal["add-one", "add-one-above-1", "floor", "exponential", "none"] = "add-one"  # bleu
     precision: float = option(0.6, UP_TO_1)  # linear-bleu: the actor's unigram precision on validation data
     falling: float = option(0.5, UP_TO_1)  # linear-bleu: the precision of n-grams divided by that of (n-1)-grams
@@ -101,9 +103,21 @@ def _metric(payoff: Payoff, spelling: Spelling, documents: Callable[[], Tensor],
                 "and name it FILE:FUNCTION, or go on in Python."
             )
         case name:
-            found = find(name, folder)
+            found = instance(find(name, folder), name)
+            if isinstance(found, Reward):
+                return read_by(found, spelling.text, spelling.source)
             if not callable(found):
                 raise UserError(f"{name} is not a function: make it one of (text, references) that returns a number.")
             if spelling.pieces or wanted_by(found, name) != "references":
                 return TextReward(found, spelling.text, spelling.source, name=name)
             return Custom(found, spelling.words, unk_matches=unk, text=True, name=name)
+
+
+def instance(found: object, name: str) -> object:
+    """A reward in the place of a class of rewards, which is called without arguments; anything else as it is."""
+    if not (isinstance(found, type) and issubclass(found, Reward)):
+        return found
+    with in_words(
+        Exception, lambda error: f"{name} is a class, and {name}() failed; name one that is made. {said(error)}."
+    ):
+        return found()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from seqcredit.errors import UserError
 from seqcredit.rewards.prefixes import ended
 from seqcredit.types import Alphabet, Batch, FinalReward, Reward, SourceReward
 
@@ -17,8 +18,14 @@ def prefix_scores(
 ) -> Float[Tensor, "B T+1"]:
     """R of the first 0, 1, ..., T tokens."""
     if isinstance(reward, SourceReward):
-        return reward.source_scores(tokens, references, source)
-    return reward.prefix_scores(tokens, references)
+        found = reward.source_scores(tokens, references, source)
+    else:
+        found = reward.prefix_scores(tokens, references)
+    wanted = len(tokens), tokens.shape[1] + 1
+    if found.shape != wanted:  # said here: it would be a riddle further on
+        shapes = f"scores of shape {tuple(found.shape)} for tokens of shape {tuple(tokens.shape)}"
+        raise UserError(f"{type(reward).__name__}: {shapes}; return {wanted}, of the first 0, 1, ..., T tokens.")
+    return found
 
 
 def final_scores(
