@@ -4,7 +4,7 @@ import argparse
 
 from seqcredit.commands import shared
 
-ABOUT = "write a trained model to a folder; from_pretrained loads Hugging Face models"
+ABOUT = "write a trained model to a folder, for from_pretrained too"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
