@@ -39,7 +39,8 @@ def judged(case: Case, done: Done) -> str | None:
         return "unnoticed" if case.refuse and "damaged" not in said else None
     if done.code == 1 and not done.err:  # a sweep with a failed cell, a report that is not up to date
         return None
-    lines = done.err.removesuffix("\n").split("\n")
+    # Beside our sentence transformers reports which weights it has not found.
+    lines = done.err.removesuffix("\n").split("\n")[-1 if case.kind == "model" else 0 :]
     if (
         done.code not in (1, 2)
         or len(lines) != 1

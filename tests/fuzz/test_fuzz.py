@@ -56,6 +56,12 @@ def test_the_judge(done: Done, refuse: bool, wrong: str | None) -> None:
     assert judged(Case("kind", [], "", refuse), done) == wrong
 
 
+def test_another_document_is_another_one() -> None:
+    """Nobody could notice a null that became null."""
+    given = {"a": None, "b": [], "c": True, "d": 0}
+    assert all(mutators.change_tree(random.Random(seed), given) != given for seed in range(300))
+
+
 def test_every_mutator_changes_something_and_is_a_function_of_the_seed() -> None:
     given = {
         mutators.change_bytes: b"some bytes",

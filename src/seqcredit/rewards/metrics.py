@@ -3,11 +3,9 @@
 So the same rows give the figure of a test set, of a part of it, and of every sample that a bootstrap draws from it.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from seqcredit.errors import UserError, in_words, require
-from seqcredit.named import GIVEN, find, fingerprint, is_named, said
+from seqcredit.named import FAILS, GIVEN, find, fingerprint, is_named, said, shown
 from seqcredit.options import nearest
+from seqcredit.rewards.calls import finite
 from seqcredit.rewards.cider import CiderD
 from seqcredit.rewards.edit import EditDistance
 from seqcredit.rewards.prefixes import reference_lengths
@@ -237,12 +236,13 @@ def own(name: str, function: object) -> Metric:
         if wants != "references":
             require(isinstance(group, Known), f"The metric {name} asks for the source, which is not known here.")
             known += [group.source] if isinstance(group, Known) else []
-        with in_words(Exception, lambda error: f"The metric {name} failed for {text!r}. {said(error)}."):
+        with in_words(FAILS, lambda error: f"The metric {name} failed for {text!r}. {said(error)}."):
             value = function(text, *known)
             value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
-        if not isinstance(value, Real) or not math.isfinite(value):
-            raise UserError(f"The metric {name} returned {value!r} for {text!r}: return a finite number.")
-        return float(value)
+        found = finite(value)
+        if found is None:
+            raise UserError(f"The metric {name} returned {shown(value)} for {text!r}: return a finite number.")
+        return found
 
     def rows(hypotheses: Sequence[Words], references: References) -> Statistics:
         return _each([score(*each) for each in zip(hypotheses, references, strict=True)])
