@@ -26,6 +26,7 @@ html_theme = "furo"
 html_title = f"seqcredit {version}"
 html_math_renderer = "mathml"
 html_copy_source = False
+html_static_path, html_css_files = ["site.css"], ["site.css"]
 html_theme_options = {"navigation_with_keys": True}
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
@@ -69,13 +70,13 @@ def _page(found: re.Match[str]) -> str:
 def plain_docstring(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
     """Docstrings are plain text with `code` and examples: nothing else in them is markup."""
     parts = re.split(r"(`[^`]+`|^ *(?:>>>|\.\.\. ).*$)", "\n".join(lines), flags=re.MULTILINE)
-    text = re.sub(r"(``[^`]+``)(?=\w)", r"\1\\ ", "".join(map(_marked, parts)))  # a word may go on after code
-    lines[:] = text.split("\n")
+    pairs = zip(parts, [*parts[1:], ""], strict=True)
+    lines[:] = "".join(_marked(part, following) for part, following in pairs).split("\n")
 
 
-def _marked(part: str) -> str:
+def _marked(part: str, following: str) -> str:
     if part.startswith("`"):
-        return f"`{part}`"
+        return f"`{part}`" + ("\\ " if following[:1].isalnum() else "")  # a word may go on after code
     return part if ">>>" in part or part.lstrip().startswith("... ") else re.sub(r"([\\*|_])", r"\\\1", part)
 
 

@@ -3,7 +3,8 @@
 python docs/pictures.py              train what the demo leaves out, all from its MLE; then all pictures
 python docs/pictures.py --trained    of the algorithms' pages alone, from what is trained already
 
-Writes docs/algorithms/index.md's table of scores; a system that is not trained yet stays visibly missing.
+Writes the table of scores in docs/algorithms/index.md. A system without a run here keeps its picture and its row, which
+gets a †: it was trained on another machine. One that was never trained has a dash.
 """
 
 import json
@@ -48,6 +49,7 @@ TABLE = re.compile(r"(?<=<!-- demo -->\n).*?(?=<!-- end -->)", re.DOTALL)
 MISSING = "*Not trained on the demo yet; `make pictures` does it and draws the curve here.*"
 NAMES = {"grpo": "GRPO", "scst": "SCST", "mixer": "MIXER", "mrt": "MRT", "ocd": "OCD", "bso": "BSO", "pcl": "PCL"}
 NAMES |= {"raml": "RAML", "a2c": "A2C", "sac": "SAC", "reinforce": "REINFORCE"}
+NAMES |= {"mle": "MLE", "mle-continued": "continued MLE", "vaml": "VAML", "ac": "AC", "erac": "ERAC"}
 
 
 class Row(NamedTuple):
@@ -56,6 +58,7 @@ class Row(NamedTuple):
     name: str
     validation: float
     test: float
+    to: tuple[str, str] | None = None  # above MLE and continued MLE of its own machine, if that is another one
 
 
 def seqcredit(*words: object) -> str:
@@ -80,10 +83,18 @@ def fail(name: str) -> Path:
     return train(recipe, start, DEMO / name.replace(" ", "-"), "--log-every", 20, *keys)
 
 
-def row(name: str) -> Row:
-    """What a run has measured; nothing, if it is not there."""
+def kept(page: str) -> dict[str, Row]:
+    """Rows of the table as it is, by the name of their system."""
+    lines = TABLE.findall(page)[0].replace("**", "").splitlines()[2:]
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    found = {name.removesuffix(" †"): rest for name, *rest in cells if rest[0] != "-"}
+    return {name: Row(f"{name} †", float(one), float(two), (to, more)) for name, (one, two, to, more) in found.items()}
+
+
+def row(name: str, old: dict[str, Row]) -> Row:
+    """What a run has measured; without one, what the table has, or nothing."""
     if not done(DEMO / name):
-        return Row(title(name), math.nan, math.nan)
+        return old.get(title(name), Row(title(name), math.nan, math.nan))
     result = json.loads((DEMO / name / "result.json").read_text())
     return Row(result["recipe"], [*result["validation"].values()][-1], result["bleu"])
 
@@ -133,8 +144,8 @@ def table(rows: list[Row]) -> str:
         if math.isnan(each.test):
             lines.append(f"| {each.name} | - | - | | |")
             continue
-        scores = (f"**{x:.2f}**" if x == top else f"{x:.2f}" for x, top in zip(each[1:], best, strict=True))
-        differences = (
+        scores = (f"**{x:.2f}**" if x == top else f"{x:.2f}" for x, top in zip(each[1:3], best, strict=True))
+        differences = each.to or (
             f"{each.test - base:+.2f}" if each is not rows[n] else "" for n, base in enumerate((mle, continued))
         )
         lines.append(f"| {' | '.join((each.name, *scores, *differences))} |")
@@ -162,12 +173,14 @@ def systems(trained: bool = False) -> None:
         about = f"Validation BLEU of {title(name)} on the demo, next to continued MLE; both start from the same MLE"
         if done(DEMO / name):
             seqcredit("plot", "curves", *runs, "--only", *keys, "--out", folder / f"{name}.svg")
-        show(name, f"![{about}]({name}.svg)" if done(DEMO / name) else None)
-    rows, about = [row(name) for name in ROWS], "Validation BLEU of MLE on the demo, for several weights of the guide"
+        show(name, f"![{about}]({name}.svg)" if (folder / f"{name}.svg").exists() else None)
+    index = folder / "index.md"
+    old = kept(index.read_text())
+    rows = [row(name, old) for name in ROWS]
+    about = "Validation BLEU of MLE on the demo, for several weights of the guide"
     best = guided(folder / "guided-search.svg") if done(DEMO / GUIDE) else None
     rows.append(best or Row("MLE, guided search", math.nan, math.nan))
     show(GUIDE, f"![{about}](guided-search.svg)" if best else None)
-    index = folder / "index.md"
     index.write_text(TABLE.sub(lambda _: table(rows), index.read_text()))
 
 

@@ -15,9 +15,10 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest, Result
 
 from seqcredit.cli import main
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.experiments.build import task_of
 from seqcredit.experiments.recipe import RECIPES, load, parse, resolved
 from seqcredit.experiments.runs import Run

@@ -35,8 +35,12 @@ def one_thread() -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Generator[None, None, None]:
-    """The last sentence says how many tests could not run here, and why."""
+    """The last lines say what tests found that is no failure, how many could not run here, and why."""
     yield
+    for report in terminalreporter.stats.get("passed", []):
+        for name, text in report.user_properties:
+            if name == needs.TOLD:
+                terminalreporter.write_line(text)
     skipped = [report.longrepr[-1] for report in terminalreporter.stats.get("skipped", [])]
     if skipped:
         terminalreporter.write_line(needs.told(skipped))

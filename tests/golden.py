@@ -83,9 +83,9 @@ def make_data(folder: Path) -> dict[str, Path]:
     import numpy as np
 
     from seqcredit.data.images import Features
+    from seqcredit.data.manifest import PrepareOptions
     from seqcredit.data.phrases import phrases
     from seqcredit.data.prepare import prepare
-    from seqcredit.data.prepared import PrepareOptions
     from seqcredit.data.shapes import features, shapes
 
     sizes, options = {"train": 600, "valid": 40, "test": 40}, PrepareOptions(tokenized=True)

@@ -53,8 +53,9 @@ FILES = (
     "inspect/numbers.py", "inspect/examiners.py", "inspect/subjects.py", "inspect/page.py", "inspect/app.py",
     "inspect/desk.py", "inspect/watch.py",
 )  # fmt: skip
-# Files that are left out of a sample for the time being, but for their special mutants: not all are caught yet.
-LATER = (
+# Files of which not every error is caught yet. What survives of theirs, the special ones apart, is listed, and is a
+# failure only where it is more than half. In all other files every survivor is a failure.
+OPEN = (
     "algorithms/a2c.py", "algorithms/along.py", "algorithms/bso.py", "algorithms/erac.py", "algorithms/exact.py",
     "algorithms/grpo.py", "algorithms/leash.py", "algorithms/mixer.py", "algorithms/mle.py", "algorithms/mrt.py",
     "algorithms/ocd.py", "algorithms/pcl.py", "algorithms/phase.py", "algorithms/professor_forcing.py",
@@ -133,9 +134,9 @@ class Job(NamedTuple):
 
 def files() -> list[str]:
     """The files that have mutants."""
-    missing = [file for file in (*FILES, *LATER) if not (SOURCE / file).is_file()]
+    missing = [file for file in (*FILES, *OPEN) if not (SOURCE / file).is_file()]
     if missing:
-        raise FileNotFoundError(f"{', '.join(missing)}: FILES and LATER name what src/seqcredit has not.")
+        raise FileNotFoundError(f"{', '.join(missing)}: FILES and OPEN name what src/seqcredit has not.")
     inside = [path for folder in FOLDERS for path in sorted((SOURCE / folder).rglob("*.py"))]
     paths = [*inside, *(SOURCE / file for file in FILES)]
     return [str(path.relative_to(SOURCE)) for path in paths]
@@ -160,9 +161,17 @@ def sample(found: Sequence[Mutant], size: int, seed: str) -> list[Mutant]:
 
 def is_ready(mutant: Mutant) -> bool:
     """Whether it may be in a sample. Without a browser nobody can look at a script."""
-    if mutant.file.endswith(".js"):
-        return needs.browser() is not None
-    return mutant.operator == "special" or not mutant.file.startswith(LATER)
+    return not mutant.file.endswith(".js") or needs.browser() is not None
+
+
+def is_open(mutant: Mutant) -> bool:
+    """Whether it may survive."""
+    return mutant.file in OPEN and mutant.operator != "special"
+
+
+def is_enough(wanted: Sequence[Mutant], survivors: Sequence[Mutant]) -> bool:
+    """Whether the tests catch what they must: all errors outside of the open files, half of those within."""
+    return all(map(is_open, survivors)) and 2 * len(survivors) <= sum(map(is_open, wanted))
 
 
 def tests_of(file: str) -> list[Path]:
@@ -301,7 +310,7 @@ def main(words: Sequence[str]) -> int:
         line = (SOURCE / mutant.file).read_text().splitlines()[mutant.line - 1].strip()
         print(f"\n{verdict.word} {mutant.file}:{mutant.line}: {line}\n    {mutant.change}")
     print(f"{len(wanted) - len(bad)} of {len(wanted)} mutants caught")
-    return 0 if wanted and not bad and healthy(wanted, found) else 1
+    return 0 if wanted and is_enough(wanted, [m for m, _ in bad]) and healthy(wanted, found) else 1
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ DATA = Path(os.environ.get("SEQCREDIT_DATA") or SHARED / "data")
 PAPER = Path(os.environ.get("SEQCREDIT_PAPER") or SHARED / "paper" / "paper.tex")
 NO_GPU = "there is no GPU here"
 NO_CHROMIUM = "Chromium is not installed"
-
 NO_TRL = "trl is not installed"
+TOLD = "told"  # a property of a test: what the last lines of a run are to say of it
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason=NO_GPU)
 trl = pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason=NO_TRL)

@@ -12,9 +12,10 @@ import needs
 import starter
 from cellar import make_data, train
 from seqcredit.algorithms import ActorCritic, Mle, SoftQ
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.experiments.build import build_actor, build_critic
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.experiments.runs import Run

@@ -254,6 +254,14 @@ def test_what_cannot_be_is_one_sentence(tmp_path: Path) -> None:
     [
         ("sc.train(sc.LSTM(), [('a', 'b')], algorithm='erac')", "algorithm is 'erac': give ERAC()"),
         ("sc.train(sc.LSTM(), [('a', 'b')], algorithm=sc.ERAC(tau='a'))", "ERAC: tau is 'a', but it must be a number."),
+        ("sc.train(sc.LSTM(), [('a', 'b')], algorithm=sc.ERAC)", "ERAC'>: give ERAC(), MLE() or another of them"),
+        (
+            "sc.train('t5-small', [('a', 'b')])",
+            "model is 't5-small': give LSTM(...), a module, or what from_pretrained",
+        ),
+        ("sc.train(sc.LSTM(), None)", "data is None: give rows, a .jsonl file, or a prepared folder"),
+        ("sc.train(sc.LSTM(), [('a', 'b')] * 40, reward=3, algorithm=sc.AC())", "reward is 3: give a name, one of"),
+        ("sc.train(sc.LSTM(), [('a', 'b')], report_to=['wandb'])", "report_to is ['wandb']: choose one of"),
         ("sc.train(lambda source, target: 3, [('a', 'b')] * 40)", "but it must make a torch.nn.Module"),
     ],
 )

@@ -24,7 +24,7 @@ ORDER = {
     "check": ["verify", "bench"],
 }
 # What --help may not wait for: heavy packages, and parts of the standard library that take longer than all else here.
-SLOW = ["torch", "numpy", "rich", "importlib.metadata", "inspect", "json", "subprocess", "seqcredit.experiments"]
+SLOW = ["torch", "numpy", "rich", "importlib.metadata", "inspect", "json", "subprocess", "seqcredit.experiments.recipe"]
 
 
 MEMORY = "There is not enough memory for this: make the networks, the batches or the beam smaller."

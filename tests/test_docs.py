@@ -212,6 +212,7 @@ def test_the_site_is_whole_and_needs_no_network(site: Path) -> None:
                 assert target.exists(), (path, link)
                 assert not heading or target not in names or heading in names[target], (path, link)
     assert "<math" in (site / "algorithms" / "erac.html").read_text()
+    assert '<span class="pre">\\' not in pages[site / "api.html"]  # code begins with no mark of the parser's
     assert (site / "searchindex.js").stat().st_size > 10_000
     fonts = [path for path in site.rglob("*.css") if re.search(r"url\(['\"]?https?:", path.read_text())]
     assert fonts == []

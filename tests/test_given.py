@@ -17,6 +17,8 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     LlamaConfig,
     LlamaForCausalLM,
+    MarianConfig,
+    MarianMTModel,
     PreTrainedModel,
     T5Config,
     T5ForConditionalGeneration,
@@ -311,6 +313,22 @@ def test_adapters_that_no_run_remembers_are_refused() -> None:
         actor_options(made("mine"))
 
 
+def test_what_a_model_freezes_itself_is_no_obstacle(tmp_path: Path) -> None:
+    """Positions of Marian and Pegasus are sines: they stay as they are, and everything else learns."""
+    read = tokenizer()
+    half = {"layers": 1, "attention_heads": 2, "ffn_dim": 16}
+    sizes = {f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in half.items()}
+    ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": None}
+    model = MarianMTModel(MarianConfig(vocab_size=len(read), d_model=16, max_position_embeddings=40, **sizes, **ids))
+    fast = {"tokenizer": read, "longest_output": 8, "say": None}
+    plan = AC(epochs=1, critic_epochs=1, critic_least=0.0)
+    trained = sc.train(model, pairs(40), algorithm=plan, out=tmp_path / "run", **fast)
+    assert sc.load(tmp_path / "run").translate(HOURS) == trained.translate(HOURS)
+    model.lm_head.weight.requires_grad_(False)
+    with pytest.raises(UserError, match="Some weights of MarianMTModel are frozen, which a run does not remember"):
+        sc.train(model, pairs(40), algorithm=plan, **fast)
+
+
 def test_what_has_no_references_is_not_learned_from() -> None:
     read, prompts = tokenizer(closes=False), [{"prompt": hour} for hour in HOURS * 8]
 
@@ -323,6 +341,12 @@ def test_what_has_no_references_is_not_learned_from() -> None:
             sc.train(model, prompts, reward=reward, algorithm=plan, tokenizer=read, say=None)
     with pytest.raises(UserError, match="bleu compares with references, and these data have none: give a reward"):
         sc.train(model, prompts, algorithm=AC(), tokenizer=read, say=None)
+    with pytest.raises(
+        UserError, match=r"reward is a function of \(text, references\), and these data have none: make"
+    ):
+        sc.train(model, prompts, reward=lambda text, references: 0.0, algorithm=AC(), tokenizer=read, say=None)
+    with pytest.raises(UserError, match="valid has no references, and data has some: give valid references, too"):
+        sc.train(model, pairs(40), valid=prompts, tokenizer=read, say=None)
     with pytest.raises(UserError, match=r"data\[1\] has no references, and others have"):
         sc.train(model, [pairs(1)[0], prompts[0]] * 20, tokenizer=read, say=None)
 

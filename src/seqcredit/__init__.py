@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seqcredit import models, rewards
     from seqcredit.api import train
-    from seqcredit.experiments.compared import A2C, BSO, PCL, SAC, ProfessorForcing
-    from seqcredit.experiments.presets import (
-        AC,
-        ERAC,
+    from seqcredit.experiments.compared import (
+        A2C,
+        BSO,
         GRPO,
         MIXER,
-        MLE,
         MRT,
         OCD,
-        RAML,
+        PCL,
         REINFORCE,
+        SAC,
         SCST,
-        VAML,
+        ProfessorForcing,
         ScheduledSampling,
     )
+    from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, VAML
     from seqcredit.models.build import LSTM, Transformer
     from seqcredit.trained import Evaluation, Trained, load
 
@@ -69,9 +69,10 @@ __all__ = [
 _FROM = {
     "train": "seqcredit.api",
     **dict.fromkeys(("Evaluation", "Trained", "load"), "seqcredit.trained"),
-    **dict.fromkeys(("AC", "ERAC", "GRPO", "MIXER", "MLE", "MRT"), "seqcredit.experiments.presets"),
-    **dict.fromkeys(("OCD", "RAML", "REINFORCE", "SCST", "ScheduledSampling", "VAML"), "seqcredit.experiments.presets"),
-    **dict.fromkeys(("A2C", "BSO", "PCL", "SAC", "ProfessorForcing"), "seqcredit.experiments.compared"),
+    **dict.fromkeys(("AC", "ERAC", "MLE", "RAML", "VAML"), "seqcredit.experiments.presets"),
+    **dict.fromkeys(("A2C", "BSO", "GRPO", "MIXER", "MRT", "OCD"), "seqcredit.experiments.compared"),
+    **dict.fromkeys(("PCL", "REINFORCE", "SAC", "SCST"), "seqcredit.experiments.compared"),
+    **dict.fromkeys(("ProfessorForcing", "ScheduledSampling"), "seqcredit.experiments.compared"),
     **dict.fromkeys(("LSTM", "Transformer"), "seqcredit.models.build"),
 }
 

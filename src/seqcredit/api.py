@@ -1,4 +1,4 @@
-"""The Python API: `train` takes a model, data, a reward and an algorithm, and gives a trained model back."""
+"""The Python API: `train` takes a model, data, a reward and an algorithm, and returns a trained model."""
 
 import shutil
 import tempfile
@@ -10,8 +10,9 @@ import torch
 
 from seqcredit.algorithms import Phase
 from seqcredit.data.examples import Row, Tokenizer, examples, have_references, plain_examples, read_rows, rows_of
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.data.text import Example
 from seqcredit.data.tokenized import prepare_text
 from seqcredit.errors import UserError, require
@@ -32,13 +33,13 @@ from seqcredit.given import (
     own_actor,
     without_references,
 )
-from seqcredit.models.build import HuggingFace
+from seqcredit.models.build import HuggingFace, Networks
 from seqcredit.named import word_of
 from seqcredit.results import evaluate
 from seqcredit.rewards.finished import read_by
 from seqcredit.rewards.metrics import REWARD, Metric
 from seqcredit.rewards.payoff import METRICS, Payoff
-from seqcredit.rewards.text import TextReward
+from seqcredit.rewards.text import TextReward, wanted_by
 from seqcredit.trained import Scorer, Trained, metric_for
 from seqcredit.training.boards import ReportTo, check
 from seqcredit.training.processes import Processes
@@ -73,19 +74,22 @@ def train(
     report_to: ReportTo | None = None,
     say: Callable[[str], None] | None = print,
 ) -> Trained:
-    """Train a model on examples, by an algorithm that follows a reward.
+    """Train a model on examples with an algorithm and a reward, and return it as `Trained`.
 
-    `model`: `LSTM(...)` or `Transformer(...)`; a model of transformers with its `tokenizer`; what `train` or `load`
-    gave: then training starts from its weights; or a module of your own whose `forward(source, tokens)` scores the next
-    token, or a function of two vocabulary sizes that makes one. `data`, `valid`, `test`: rows in memory, see `Row`, a
-    .jsonl file, or a prepared folder. Without `valid` every 20th example is held out. `reward`: a name ("bleu",
-    "rouge-l", "edit", ...), one of `seqcredit.rewards`, or a function of (text, references), (text, source) or (text,
-    references, source); it is asked about every prefix. `algorithm`: `ERAC()`, `AC()`, `RAML()`, `VAML()`, `MLE()`
-    (default), or phases. `metric`: what the best weights are kept by; BLEU if not given, or the mean of a reward of
-    your own. `critic`: options, a model of transformers, or "shared", a head on the actor's own body for half the
-    memory; the actor's architecture if not given. `out`: the run folder; given again, the run is resumed. `shard`: each
-    process of torchrun has a part of every network, not a copy. `report_to`: "tensorboard", "wandb" or "mlflow" get a
-    copy of the log.
+    - `model`: `LSTM(...)` or `Transformer(...)`; a Hugging Face model, with its `tokenizer`; what `train` or `load`
+      returned, to continue from its weights; or a module of your own whose `forward(source, tokens)` scores the next
+      token, as a class or a function of the two vocabulary sizes, or built already.
+    - `data`, `valid`, `test`: examples in memory (pairs or dicts), a .jsonl file, or a prepared folder. Without
+      `valid`, every 20th example is held out.
+    - `reward`: a name ("bleu", "rouge-l", "edit", ...), one of `seqcredit.rewards`, or a function of
+      (text, references), (text, source) or (text, references, source). It is called for every prefix.
+    - `algorithm`: `ERAC()`, `AC()`, `RAML()`, `VAML()`, ..., or a list of phases; `MLE()` if not given.
+    - `metric`: decides which weights are best. If not given, BLEU, or the mean of a reward of your own.
+    - `critic`: the options of a network, a Hugging Face model, or "shared": a head on the actor's own body, for half
+      the memory. If not given, a network of the actor's kind, or an LSTM.
+    - `out`: the run folder. The same call with the same folder resumes the run.
+    - `shard`: under torchrun, each process keeps a part of every network instead of a copy.
+    - `report_to`: copies the log to "tensorboard", "wandb" or "mlflow".
 
     >>> from seqcredit import LSTM
     >>> pairs = [("1 2 3", "one two three"), ("3 1", "three one"), ("2", "two")] * 20
@@ -95,10 +99,7 @@ def train(
     """
     device = open_device(device)
     check(report_to)
-    plan, begun = MLE() if algorithm is None else algorithm, isinstance(model, Trained)
     actor = actor_options(model)
-    if isinstance(plan, Plan) and isinstance(actor, HuggingFace):
-        plan, begun = plan.gentle(), True
     others = [None if rows is None else _rows(rows) for rows in (valid, test)]
     given = _Given(_rows(data), others[0], others[1], tokenizer, min_count)
     known = not isinstance(actor, HuggingFace) or given.has_references()  # others cannot do without
@@ -107,10 +108,11 @@ def train(
     if metric is None:
         metric = "bleu" if known and ours else REWARD
     if not known:
-        require(
-            not ours, f"{payoff.metric} compares with references, and these data have none: give a reward of your own."
-        )
-    phases = plan.phases(begun) if isinstance(plan, Plan) else _listed(plan)
+        none = "and these data have none"
+        require(not ours, f"{payoff.metric} compares with references, {none}: give a reward of your own.")
+        said = f"The reward is a function of (text, references), {none}: make it one of (text, source)."
+        require(not _compares(reward), said)
+    phases = _phases(algorithm, actor, isinstance(model, Trained))
     recipe = Recipe(
         "model" if out is None else Path(out).name,
         phases if known else without_references(phases, longest_output),
@@ -159,14 +161,18 @@ class _Given(NamedTuple):
         """Whether there is something to compare with."""
         if isinstance(self.data, Path):
             return any(map(bool, Prepared.open(self.data, check=False).split("train").reference_texts()))
-        return have_references(self.data)
+        there = have_references(self.data)
+        for name, rows in (("valid", self.valid), ("test", self.test)):
+            bare = there and isinstance(rows, list) and not have_references(rows, name)
+            require(not bare, f"{name} has no references, and data has some: give {name} references, too.")
+        return there
 
 
 def _rows(data: Data) -> list[Row] | Path:
     """Rows, also those of a file; a prepared folder as it is."""
     if not isinstance(data, Path | str):
         return rows_of(data)
-    return read_rows(Path(data)) if Path(data).suffix == ".jsonl" else Path(data)
+    return read_rows(Path(data)) if Path(data).suffix == ".jsonl" or Path(data).is_file() else Path(data)
 
 
 def _open(
@@ -254,11 +260,16 @@ def _splits(
     return {"train": train, **found}
 
 
-def _listed(algorithm: Phase | Sequence[Phase]) -> tuple[Phase, ...]:
-    phases = (algorithm,) if isinstance(algorithm, Phase) else tuple(algorithm)
+def _phases(algorithm: Plan | Phase | Sequence[Phase] | None, actor: Networks, begun: bool) -> tuple[Phase, ...]:
+    """Those of a plan, which goes on gently where a model is pretrained, or those that were given."""
+    algorithm = MLE() if algorithm is None else algorithm
+    if isinstance(algorithm, Plan):
+        pretrained = isinstance(actor, HuggingFace)
+        return (algorithm.gentle() if pretrained else algorithm).phases(begun or pretrained)
+    phases = (algorithm,) if isinstance(algorithm, Phase) else algorithm if isinstance(algorithm, Sequence) else ()
     if not phases or not all(isinstance(phase, Phase) for phase in phases):
         raise UserError(f"algorithm is {algorithm!r}: give ERAC(), MLE() or another of them, a phase, or some phases.")
-    return phases
+    return tuple(phases)
 
 
 # Rewards and metrics: by name in the recipe where they have one, else as given.
@@ -271,6 +282,13 @@ def _reward(reward: str | Payoff | Reward | Scorer, prepared: Prepared) -> Rewar
     if isinstance(reward, Reward):
         return read_by(reward, prepared.spell, prepared.spell_source)
     return TextReward(reward, prepared.spell, prepared.spell_source, name="reward")
+
+
+def _compares(reward: object) -> bool:
+    """Whether it is a function that looks at references, and not at the source."""
+    if isinstance(reward, str | Payoff | Reward):
+        return isinstance(reward, TextReward) and reward.wants == "references"
+    return callable(reward) and wanted_by(reward) == "references"
 
 
 def _judge(metric: str | Scorer, reward: Reward | None, prepared: Prepared) -> Metric | None:

@@ -1,4 +1,4 @@
-"""The command line: finds the command, and makes of every error one sentence on stderr and a non-zero exit code."""
+"""The command line: finds the command, and turns every error into one sentence and a non-zero exit code."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""What a user gives to `train`, whatever it is: options, a module, a pretrained model, or what was trained already."""
+"""The model that a user gives to `train`: options, a module, a pretrained model, or one that was trained already."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ from seqcredit.errors import UserError, require
 from seqcredit.experiments.plans import DO_WITHOUT
 from seqcredit.experiments.recipe import Recipe
 from seqcredit.models.build import LSTM, HuggingFace, Networks, Transformer
-from seqcredit.models.hub import alphabet_of, policy_of, whole
+from seqcredit.models.hub import alphabet_of, frozen, policy_of, unfilled, whole
 from seqcredit.models.policy import Body, Network
 from seqcredit.trained import Trained, wrapped
 from seqcredit.training.task import networks_of
@@ -51,12 +51,14 @@ def actor_options(model: Model | Trained) -> Networks:
         return model
     known = as_pretrained(model)
     if known is None:
+        require(callable(model), f"model is {model!r}: give LSTM(...), a module, or what from_pretrained has loaded.")
         return LSTM()
     name, how = type(known).__name__, "load it by AutoModelForCausalLM or AutoModelForSeq2SeqLM"
     require(known.can_generate(), f"{name} predicts no tokens: {how}.")
-    whole = all(weight.requires_grad for weight in known.parameters()) or bool(_adapters(model))
+    adapters = _adapters(model)
+    whole = bool(adapters) or frozen(known) == frozen(unfilled(known))
     require(whole, f"Some weights of {name} are frozen, which a run does not remember: train adapters (LoRA) instead.")
-    return replace(HuggingFace.of(known), lora=_adapters(model))
+    return replace(HuggingFace.of(known), lora=adapters)
 
 
 def _adapters(model: object) -> str:

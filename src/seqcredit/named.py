@@ -1,4 +1,4 @@
-"""Things of the user's own, by name: `my_file:my_function` is found beside the recipe, or on the Python path."""
+"""The user's own functions and classes by name: `my_file:my_function`, beside the recipe or on the Python path."""
 
 import contextlib
 import hashlib

@@ -1,4 +1,4 @@
-"""Options as frozen dataclasses: every value is checked, in a recipe and in Python alike.
+"""Options as frozen dataclasses: every value is checked, in a recipe and in Python.
 
 A key that does not exist or is missing is an error that names the nearest valid one; a value outside its range is an
 error that says the range. An option may have presets, for the points in which the paper and its authors' code differ.

@@ -1,4 +1,4 @@
-"""Matrix products by the library that is fast here.
+"""Matrix products by the fastest library on this processor.
 
 On a CPU torch multiplies float32 by MKL, which on some processors has half the speed of oneDNN. Torch brings both.
 """

@@ -1,4 +1,4 @@
-"""How many threads of the processor serve a network."""
+"""How many CPU threads a network uses."""
 
 import os
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What training gives back: a model with its run folder, to translate with, to evaluate, to go on from."""
+"""What training returns: a model with its run folder, to translate with, evaluate and train further."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from seqcredit.results.evaluate import metric_of, translate_all
 from seqcredit.results.export import save_pretrained
 from seqcredit.rewards import metrics
 from seqcredit.rewards.metrics import REWARD, Metric, corpus
+from seqcredit.search.sample import device_of
 from seqcredit.training.decoding import Search
 from seqcredit.training.weights import of_network
 from seqcredit.types import Known
@@ -32,7 +33,7 @@ Module = nn.Module | Callable[[int, int], nn.Module]  # a callable gets the size
 
 
 class Evaluation(NamedTuple):
-    """A figure, how it was measured, and the outputs that it is of.
+    """A score, how it was measured, and the outputs that were scored.
 
     >>> print(Evaluation("BLEU", 54.321, "nrefs:1", ["a text"]))
     BLEU 54.32 (nrefs:1)
@@ -49,7 +50,7 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model: it translates, it can be evaluated, and `train` goes on from it.
+    """A trained model: it can translate, be evaluated, and be trained further by `train`.
 
     Its run folder is like every other: `seqcredit inspect`, `compare`, `watch` and the other commands take it.
 
@@ -73,7 +74,7 @@ class Trained:
         return self.run.folder
 
     def translate(self, source: str | Messages | Sequence[str | Messages], beam: int | None = None) -> str | list[str]:
-        """The best output for a text or a chat, or for each of several; greedily unless a beam is given."""
+        """The best output for a text or a chat, or for each of several, by greedy search unless a beam is given."""
         one = isinstance(source, str) or is_chat(source)
         given: list[object] = [source] if one else list(source)
         texts = [self._prompt(each) for each in given]
@@ -83,7 +84,7 @@ class Trained:
     def evaluate(
         self, data: Iterable[Row] | str = "test", metric: str | Scorer | None = None, beam: int | None = None
     ) -> Evaluation:
-        """A metric of outputs for rows in memory, or for a split of the data that the run was trained on."""
+        """The score of the outputs for examples in memory, or for a split of the data that the run was trained on."""
         used = self.metric if metric is None else self._judged_by(metric)
         if isinstance(data, str):
             split = self.prepared.split(data)
@@ -97,10 +98,10 @@ class Trained:
         return Evaluation(used.label, score.value, score.signature, outputs)
 
     def save_pretrained(self, folder: Path | str, merged: bool = False) -> Path:
-        """A folder that `from_pretrained` of transformers loads: weights, configuration, tokenizer, a model card.
+        """Write a folder that `from_pretrained` of transformers loads: weights, configuration, tokenizer, a model card.
 
-        Of a model with adapters it holds these alone, for `PeftModel.from_pretrained(base, folder)` of peft; `merged`
-        makes them part of the weights, and the folder holds a whole model.
+        For a model with adapters it writes only these, for `PeftModel.from_pretrained(base, folder)` of peft; `merged`
+        merges them into the weights and writes a whole model.
         """
         return save_pretrained(self.run, self.prepared, self.actor, Path(folder), merge=merged)
 
@@ -128,7 +129,7 @@ class Trained:
         search = Search(beam or 1, recipe.longest_output + 1, raw=recipe.phase[-1].raw)
         used = self.prepared.read_as if self.prepared.tokenizer else cut or self.tokenizer
         words = [[str(word) for word in used(text)] for text in texts]
-        found = translate_all(self.actor, self.prepared, words, search, next(self.actor.parameters()).device)
+        found = translate_all(self.actor, self.prepared, words, search, device_of(self.actor))
         return [" ".join(output) for output in found]
 
 
@@ -139,9 +140,9 @@ def load(
     metric: str | Scorer | None = None,
     device: torch.device | str = "cpu",
 ) -> Trained:
-    """The model of a run folder, however it was trained. One that was given to `train` as a module is given again.
+    """Load the model of a run folder. If it is a module of your own, give its class as `model`.
 
-    So is a metric or a reward that has no file of its own; without it, `evaluate` measures BLEU.
+    If the metric has no file of its own, give it as `metric`; otherwise `evaluate` measures BLEU.
 
     >>> load("runs/nowhere")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""The words that every part of seqcredit shares: alphabets, padding, references, batches, and what a reward is.
+"""Types that every part of seqcredit shares: alphabets, padding, references, batches and rewards.
 
 The alphabet of words, which prepared text has, is chosen so that the action set of the paper, W = words + unk + eos, is
 exactly `0 .. V-1`: 0 is eos, 1 is unk, words follow. A model with a tokenizer of its own has another `Alphabet`.
@@ -29,6 +29,11 @@ class Alphabet(NamedTuple):
     eos: int = EOS
     unk: int | None = UNK  # None: there is no unknown word
     actions: Bool[Tensor, " V"] | None = None  # ids that may be chosen; None: all of them
+
+    @classmethod
+    def of(cls, given: "Alphabet | int") -> "Alphabet":
+        """An alphabet as it is; of a number, that many words, eos and unk included."""
+        return cls(given) if isinstance(given, int) else given
 
     def words(self, device: torch.device | str | None = None) -> Int[Tensor, " W"]:
         """Ids that may stand for a word: all actions but eos and unk."""
@@ -138,16 +143,16 @@ def token_mask(tokens: Int[Tensor, "*B T"], eos: int = EOS) -> Bool[Tensor, "*B 
 
 def pad(sequences: Sequence[Sequence[int]], width: int | None = None, eos: int = EOS) -> Int[Tensor, "B T"]:
     """Word ids as one tensor, each closed with eos and filled up with eos."""
-    width = max((len(s) for s in sequences), default=0) + 1 if width is None else width
-    tokens = torch.full((len(sequences), width), eos)
-    for row, sequence in zip(tokens, sequences, strict=True):
-        row[: len(sequence)] = torch.tensor(sequence, dtype=torch.long)
-    return tokens
+    return _filled(sequences, max(map(len, sequences), default=0) + 1 if width is None else width, eos)
 
 
 def pad_open(sequences: Sequence[Sequence[int]]) -> Int[Tensor, "B T"]:
     """Ids as one tensor, filled up with ABSENT, and closed by nothing: the sources of a model with a tokenizer."""
-    tokens = torch.full((len(sequences), max((len(s) for s in sequences), default=0)), ABSENT)
+    return _filled(sequences, max(map(len, sequences), default=0), ABSENT)
+
+
+def _filled(sequences: Sequence[Sequence[int]], width: int, fill: int) -> Int[Tensor, "B T"]:
+    tokens = torch.full((len(sequences), width), fill)
     for row, sequence in zip(tokens, sequences, strict=True):
         row[: len(sequence)] = torch.tensor(sequence, dtype=torch.long)
     return tokens

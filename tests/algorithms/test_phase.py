@@ -1,6 +1,7 @@
 """What all phases have in common: whom they train, that a shared batch adds up, how long they last, at which rates."""
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -179,3 +180,15 @@ def test_by_tokens_a_pair_counts_as_much_as_in_a_batch_of_the_given_size() -> No
             first += rows
         steps.append(moved)
     torch.testing.assert_close(*steps, rtol=1e-4, atol=1e-6)
+
+
+def test_a_network_has_a_rate_and_a_norm_of_its_own_where_they_are_given() -> None:
+    """Also of a phase of the user's own, whose options are called so."""
+
+    @dataclass(frozen=True)
+    class Helped(Mle):
+        helper_learning_rate: float | None = None
+        helper_clip: float | None = 4.0
+
+    for phase, rate in ((Helped("h", 0.1, clip=2.0), 0.1), (Helped("h", 0.1, clip=2.0, helper_learning_rate=0.0), 0.0)):
+        assert [(phase.rate(name), phase.clipping(name)) for name in ("actor", "helper")] == [(0.1, 2.0), (rate, 4.0)]

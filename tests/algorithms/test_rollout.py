@@ -56,7 +56,7 @@ def test_references_are_scored_in_the_same_pass_as_if_they_were_alone(fused: boo
     assert rollout.reference is not None
     expected = actor.score(memory, known, own).table()
     real = token_mask(known)
-    torch.testing.assert_close(rollout.reference.scores.table()[real], expected[real])
+    torch.testing.assert_close(rollout.reference[0].scores.table()[real], expected[real])
     twice = memory.select(torch.arange(4).repeat_interleave(2))
     mine = token_mask(rollout.tokens)
     drawn_alone = actor.score(twice, rollout.tokens, dropout).table()

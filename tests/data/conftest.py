@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import needs
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.data.text import Example
 
 

@@ -23,8 +23,9 @@ from seqcredit.data.batches import (
     sequential_batches,
 )
 from seqcredit.data.images import Features
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions, Split
+from seqcredit.data.prepared import Prepared, Split
 from seqcredit.data.text import Example, read_parallel
 from seqcredit.data.vocabulary import Vocabulary
 from seqcredit.errors import UserError

@@ -35,6 +35,7 @@ def test_what_is_wrong_is_said_with_its_place() -> None:
         ({"source": "a", "target": "b", "references": ["c"]}, r"valid\[1\] has the keys source, target, references"),
         (("a", []), r"valid\[1\]: its references are \[\]"),
         (("a", ["b", 3]), r"valid\[1\]: its references are \['b', 3\]"),
+        (("a", "\ud800"), r"valid\[1\]: '.ud800' holds half of a character: leave"),
         ((None, "b"), r"valid\[1\]: its source is None"),
     ):
         with pytest.raises(UserError, match=said):

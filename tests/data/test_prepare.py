@@ -8,8 +8,9 @@ import pytest
 
 import stored
 from seqcredit.data.images import Features
+from seqcredit.data.manifest import Manifest, PrepareOptions
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Manifest, Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.data.text import Example, TextOptions, read_jsonl, read_parallel, read_tsv
 from seqcredit.errors import UserError
 from seqcredit.types import FIRST_WORD

@@ -49,7 +49,7 @@ def test_empty_missing_and_unreadable_files(tmp_path: Path, reader: Callable[[Pa
         list(reader(file(tmp_path, "empty", b"")))
     with pytest.raises(UserError, match=f"^There is no file {tmp_path}/missing: "):
         list(reader(tmp_path / "missing"))
-    with pytest.raises(UserError, match=f"^Cannot read {tmp_path}: Is a directory; "):
+    with pytest.raises(UserError, match=f"^{tmp_path} cannot be read: Is a directory; "):
         list(reader(tmp_path))
 
 

@@ -10,8 +10,9 @@ import torch
 import stored
 from seqcredit.algorithms import ActorCritic, Critic, Mle
 from seqcredit.data.images import Features
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.data.text import Example
 from seqcredit.errors import UserError
 from seqcredit.experiments.build import (

@@ -1,9 +1,27 @@
-"""The plans of the systems that the paper compares itself with: their phases, and what they pass on."""
+"""The plans of the algorithms that the paper's are compared with: their phases, and what they pass on."""
+
+from dataclasses import replace
 
 import pytest
 
-from seqcredit.algorithms import A2c, Bso, Critic, Mle, Pcl, ProfessorForcing, Sac
+from seqcredit.algorithms import (
+    A2c,
+    Bso,
+    Critic,
+    Grpo,
+    Mixer,
+    Mle,
+    Mrt,
+    Ocd,
+    Pcl,
+    ProfessorForcing,
+    Reinforce,
+    Sac,
+    ScheduledSampling,
+    Scst,
+)
 from seqcredit.experiments import compared
+from seqcredit.experiments.compared import GRPO, MIXER, MRT, OCD, REINFORCE, SCST
 from seqcredit.experiments.presets import Plan
 
 
@@ -15,6 +33,12 @@ from seqcredit.experiments.presets import Plan
         (compared.PCL(), [Pcl]),
         (compared.BSO(), [Bso]),
         (compared.ProfessorForcing(), [ProfessorForcing]),
+        (REINFORCE(), [Reinforce]),
+        (SCST(), [Scst]),
+        (GRPO(), [Grpo]),
+        (MRT(), [Mrt]),
+        (MIXER(), [Mixer]),
+        (OCD(), [Ocd]),
     ],
 )
 def test_phases_for_a_fresh_model_and_for_a_trained_one(plan: Plan, kinds: list[type]) -> None:
@@ -40,3 +64,38 @@ def test_options_reach_their_phases() -> None:
     (forcing,) = compared.ProfessorForcing(weight=0.3, hidden=12).phases(trained=True)
     assert isinstance(forcing, ProfessorForcing)
     assert (forcing.weight, forcing.hidden, forcing.mle_weight) == (0.3, 12, 1.0)
+
+
+def test_scheduled_sampling_has_one_phase_whatever_the_model_is() -> None:
+    plan = compared.ScheduledSampling()
+    assert [[type(phase) for phase in plan.phases(trained)] for trained in (False, True)] == [[ScheduledSampling]] * 2
+
+
+def test_options_of_reinforce_reach_it() -> None:
+    plan = REINFORCE(epochs=4, batch_size=12, learning_rate=0.1, samples=3, mle_weight=0.8, mle_epochs=6)
+    mle, last = plan.phases(trained=False)
+    assert isinstance(last, Reinforce)
+    assert (last.epochs, last.batch_size, last.learning_rate, last.samples, last.mle_weight) == (4, 12, 0.1, 3, 0.8)
+    assert (mle.epochs, mle.batch_size, mle.learning_rate) == (6, 12, 0.002)
+    assert last.baseline == "others"
+    (scst,) = REINFORCE(samples=1).phases(trained=True)
+    assert scst == Reinforce("reinforce", 0.0002, "adam", epochs=10, decay=0.7)
+    assert SCST().phases(trained=True) == (Scst("scst", 0.0002, "adam", epochs=10, decay=0.7),)
+
+
+def test_options_of_the_others_reach_them() -> None:
+    shared = {"epochs": 4, "batch_size": 12, "learning_rate": 0.1, "samples": 3, "mle_weight": 0.8, "leash": 0.3}
+    said = {"name": "", "optimizer": "adam", "decay": 0.7, **shared}
+    for plan, last in (
+        (REINFORCE(entropy_weight=0.2, **shared), Reinforce(**said, baseline="others", entropy_weight=0.2)),
+        (GRPO(**shared), Grpo(**said)),
+        (MRT(sharpness=0.4, **shared), Mrt(**said, sharpness=0.4)),
+        (MIXER(delta_start=5, delta=6, delta_every=7, **shared), Mixer(**said, delta_start=5, delta=6, delta_every=7)),
+        (OCD(tau=0.4, **shared), Ocd(**said, tau=0.4)),
+    ):
+        (found,) = plan.phases(trained=True)
+        assert replace(found, name="") == last
+    plan = compared.ScheduledSampling(schedule="linear", pace=5.0, most=0.4, words="greedy", epochs=3)
+    (phase,) = plan.phases(trained=True)
+    assert isinstance(phase, ScheduledSampling)
+    assert (phase.schedule, phase.pace, phase.most, phase.words, phase.epochs) == ("linear", 5.0, 0.4, "greedy", 3)

@@ -1,27 +1,10 @@
-"""The plans of the Python API: their phases, and what they pass on."""
-
-from dataclasses import replace
+"""The plans of the paper's algorithms: their phases, and what they pass on."""
 
 import pytest
 
-from seqcredit.algorithms import (
-    ActorCritic,
-    Critic,
-    Grpo,
-    Mixer,
-    Mle,
-    Mrt,
-    Ocd,
-    Raml,
-    Reinforce,
-    ScheduledSampling,
-    Scst,
-    SoftQ,
-    Vaml,
-)
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Raml, SoftQ, Vaml
 from seqcredit.errors import UserError
-from seqcredit.experiments import presets
-from seqcredit.experiments.presets import AC, ERAC, GRPO, MIXER, MLE, MRT, OCD, RAML, REINFORCE, SCST, VAML, Plan
+from seqcredit.experiments.presets import AC, ERAC, MLE, RAML, VAML, Plan
 
 
 @pytest.mark.parametrize(
@@ -32,13 +15,6 @@ from seqcredit.experiments.presets import AC, ERAC, GRPO, MIXER, MLE, MRT, OCD, 
         (VAML(), [SoftQ, Vaml], [SoftQ, Vaml]),
         (AC(), [Mle, Critic, ActorCritic], [Critic, ActorCritic]),
         (ERAC(), [Mle, Critic, ActorCritic], [Critic, ActorCritic]),
-        (REINFORCE(), [Mle, Reinforce], [Reinforce]),
-        (SCST(), [Mle, Scst], [Scst]),
-        (GRPO(), [Mle, Grpo], [Grpo]),
-        (MRT(), [Mle, Mrt], [Mrt]),
-        (MIXER(), [Mle, Mixer], [Mixer]),
-        (OCD(), [Mle, Ocd], [Ocd]),
-        (presets.ScheduledSampling(), [ScheduledSampling], [ScheduledSampling]),
     ],
 )
 def test_phases_for_a_fresh_model_and_for_a_trained_one(plan: Plan, fresh: list[type], trained: list[type]) -> None:
@@ -93,33 +69,3 @@ def test_options_reach_their_phases() -> None:
 def test_a_value_out_of_range_is_one_sentence() -> None:
     with pytest.raises(UserError, match=r"VAML: kappa is 2\.0, but it must be from 0 to 1"):
         VAML(kappa=2.0)
-
-
-def test_options_of_reinforce_reach_it() -> None:
-    plan = REINFORCE(epochs=4, batch_size=12, learning_rate=0.1, samples=3, mle_weight=0.8, mle_epochs=6)
-    mle, last = plan.phases(trained=False)
-    assert isinstance(last, Reinforce)
-    assert (last.epochs, last.batch_size, last.learning_rate, last.samples, last.mle_weight) == (4, 12, 0.1, 3, 0.8)
-    assert (mle.epochs, mle.batch_size, mle.learning_rate) == (6, 12, 0.002)
-    assert last.baseline == "others"
-    (scst,) = REINFORCE(samples=1).phases(trained=True)
-    assert scst == Reinforce("reinforce", 0.0002, "adam", epochs=10, decay=0.7)
-    assert SCST().phases(trained=True) == (Scst("scst", 0.0002, "adam", epochs=10, decay=0.7),)
-
-
-def test_options_of_the_others_reach_them() -> None:
-    shared = {"epochs": 4, "batch_size": 12, "learning_rate": 0.1, "samples": 3, "mle_weight": 0.8, "leash": 0.3}
-    said = {"name": "", "optimizer": "adam", "decay": 0.7, **shared}
-    for plan, last in (
-        (REINFORCE(entropy_weight=0.2, **shared), Reinforce(**said, baseline="others", entropy_weight=0.2)),
-        (GRPO(**shared), Grpo(**said)),
-        (MRT(sharpness=0.4, **shared), Mrt(**said, sharpness=0.4)),
-        (MIXER(delta_start=5, delta=6, delta_every=7, **shared), Mixer(**said, delta_start=5, delta=6, delta_every=7)),
-        (OCD(tau=0.4, **shared), Ocd(**said, tau=0.4)),
-    ):
-        (found,) = plan.phases(trained=True)
-        assert replace(found, name="") == last
-    plan = presets.ScheduledSampling(schedule="linear", pace=5.0, most=0.4, words="greedy", epochs=3)
-    (phase,) = plan.phases(trained=True)
-    assert isinstance(phase, ScheduledSampling)
-    assert (phase.schedule, phase.pace, phase.most, phase.words, phase.epochs) == ("linear", 5.0, 0.4, "greedy", 3)

@@ -18,9 +18,9 @@ import pytest
 from rich.console import Console
 
 import starter
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import PrepareOptions
 from seqcredit.errors import UserError
 from seqcredit.experiments import sweep
 from seqcredit.experiments.plan import Plan, read

@@ -16,8 +16,9 @@ import torch
 from seqcredit import algorithms
 from seqcredit.data.batches import from_sentences
 from seqcredit.data.images import Features, load_backbone
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.data.shapes import shapes
 from seqcredit.errors import UserError
 from seqcredit.experiments import recipe as recipes

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import AddedToken
 
 from models.pretrained import SOURCE, V, kinds, make, policy
 from seqcredit.errors import UserError
@@ -108,6 +109,19 @@ def test_an_answer_ends_by_what_the_template_says() -> None:
     for template in (TURNS.replace("<end>", ""), "{{ nothing('x') }}"):  # nothing closes a turn; no template at all
         read.chat_template = template
         assert alphabet_of(model, read, chat=True).eos == 1
+
+
+def test_an_end_of_turns_needs_no_name() -> None:
+    """Neither the model nor the tokenizer calls it an end, but the template writes it; what is unknown is none."""
+    read = learn(["a b"], size=12)
+    read.add_tokens([AddedToken("<user>", special=True), AddedToken("<end>", special=True)])
+    user, end = read.convert_tokens_to_ids(["<user>", "<end>"])
+    assert end not in read.all_special_ids
+    read.chat_template = TURNS.replace("<end>", "\u00ff <end>")  # a letter that it does not know
+    alphabet = alphabet_of(make("llama"), read, chat=True)
+    assert alphabet.eos == end
+    assert alphabet.actions is not None
+    assert not alphabet.actions[user]
 
 
 def test_weights_that_are_no_numbers_are_refused() -> None:

@@ -52,6 +52,22 @@ def test_a_critic_starts_at_zero_and_reads_what_it_is_told_to() -> None:
     assert judge.score(judge.read(Batch(SOURCE, nothing)), tokens).table().shape == (3, 2, V)
 
 
+@kinds
+def test_what_is_not_read_takes_no_position(kind: str) -> None:
+    """Neither references that are longer than the one that counts, nor the gaps between several."""
+    net = policy(kind)
+    judge, eos, tokens = critic(net), net.alphabet.eos, torch.tensor([[5, 6]])
+    judge.looks_at = "references"
+
+    def q(references: list[list[int]]) -> torch.Tensor:
+        return judge.score(judge.read(Batch(SOURCE[:1], pad_references([references], eos))), tokens).table()
+
+    torch.testing.assert_close(q([[5, 6], [7] * 60]), q([[5, 6]]))  # learned positions are for 40
+    judge.references = "all"
+    row = torch.tensor([[5, 6, eos, 7, eos, 8, 9, 10, eos]])
+    torch.testing.assert_close(q([[5, 6], [7], [8, 9, 10]]), judge.score(judge.encode(row), tokens).table())
+
+
 def test_q_is_the_sum_that_it_is_said_to_be() -> None:
     """Written out for one state: the readout in common, that of the word, and the codes of what was read."""
     net = policy("llama")

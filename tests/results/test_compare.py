@@ -7,9 +7,10 @@ import pytest
 
 from cellar import finish, make_data, references, spoilt
 from seqcredit import algorithms
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.data.text import Example
 from seqcredit.errors import UserError
 from seqcredit.experiments import recipe as recipes

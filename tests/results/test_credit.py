@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from seqcredit import algorithms
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.phrases import phrases
 from seqcredit.data.prepare import prepare
-from seqcredit.data.prepared import Prepared, PrepareOptions
+from seqcredit.data.prepared import Prepared
 from seqcredit.errors import UserError
 from seqcredit.experiments import recipe as recipes
 from seqcredit.experiments.build import build_actor, build_critic

@@ -95,15 +95,16 @@ def test_published_counts_give_the_published_bleu(path: Path) -> None:
     assert [int(line.split()[0]) for line in lines] == [len(words.split()) for words in hypotheses]
 
 
-TRANSLATED = {
-    "mle": "MLE",
-    "mle-continued": "continued MLE",
-    "raml-from-mle": "RAML, from MLE",
-    "vaml-copying": "VAML, copying critic",
-    "ac": "AC",
-    "erac": "ERAC",
-}
-CAPTIONED = {cell: TRANSLATED[cell] for cell in ("mle", "mle-continued", "ac", "erac")}
+README = (RESULTS.parent / "README.md").read_text()
+# README's table: the folder of the cells, the page of the data set, and the system that stands in the row.
+GAINS = (("tatoeba-seeds", "tatoeba", "raml-from-mle"), ("flickr8k-seeds", "flickr8k", "ac"))
+GAINS += (("every-system-captions", "every-system", "scst"),)
+# What README says below it: of which page, the row there, and the sentence.
+GAINED = (
+    ("tatoeba", "AC against continued MLE", "AC gains {}"),
+    ("tatoeba", "ERAC against continued MLE", "ERAC {}"),
+    ("flickr8k", "ERAC against continued MLE", "ERAC gains {}"),
+)
 
 
 def bleus(folder: str, cell: str) -> list[float]:
@@ -111,35 +112,44 @@ def bleus(folder: str, cell: str) -> list[float]:
     return [json.loads(path.read_text())["bleu"] for path in sorted((RESULTS / folder).glob(f"{cell}-[0-9].json"))]
 
 
-def readme_row(folder: str, cell: str, row: str, name: str) -> str:
-    """Means and deviations from the cells; intervals as on the page of the data set, in its first section."""
-    page = (RESULTS.parent / "docs" / "results" / f"{name}.md").read_text().split("<details>")[0]
-
-    def difference(to: str, start: str) -> str:
-        found = [line.split(" | ")[-2].strip() for line in page.splitlines() if line.startswith(start)]
-        return f"{fmean(bleus(folder, cell)) - fmean(bleus(folder, to)):+.2f} ({found[0]})" if any(found) else ""
-
-    changes = (difference("mle", f"| {row} | "), difference("mle-continued", f"| {row} against continued MLE | "))
-    said = f"| {row} | {fmean(bleus(folder, cell)):.2f} ± {stdev(bleus(folder, cell)):.2f} | {' | '.join(changes)} |"
-    return said.replace("|  |", "| |").replace("|  |", "| |")
+def said_of(page: str, row: str) -> tuple[str, str]:
+    """Difference and interval of a row, in the first section of a page."""
+    text = (RESULTS.parent / "docs" / "results" / f"{page}.md").read_text().split("<details>")[0]
+    (found,) = (line.split(" | ")[-3:-1] for line in text.splitlines() if line.startswith(f"| {row} | "))
+    return found[0], found[1]
 
 
-@pytest.mark.parametrize("cell", TRANSLATED)
-def test_the_readme_says_what_was_measured_of_translation(cell: str) -> None:
-    said = readme_row("tatoeba-seeds", cell, TRANSLATED[cell], "tatoeba")
-    assert said in (RESULTS.parent / "README.md").read_text().splitlines()
+@pytest.mark.parametrize(("folder", "page", "cell"), GAINS)
+def test_the_readmes_table_says_what_was_measured(folder: str, page: str, cell: str) -> None:
+    """Means and deviations from the cells; the difference from them too, and the interval from the page."""
+    mle, continued, best = (bleus(folder, name) for name in ("mle", "mle-continued", cell))
+    assert len(mle) == len(continued) == len(best) == 3
+    system = {"raml-from-mle": "RAML, from MLE", "ac": "AC", "scst": "SCST"}[cell]
+    rival = system if page == "every-system" else f"{system} against continued MLE"
+    scores = [f"{fmean(each):.2f} ± {stdev(each):.2f}" for each in (mle, continued, best)]
+    gain = f"**{fmean(best) - fmean(continued):+.2f}** ({said_of(page, rival)[1]})"
+    assert f" | {scores[0]} | {scores[1]} | {system.partition(',')[0]} {scores[2]} | {gain} |\n" in README
 
 
-@pytest.mark.parametrize("cell", CAPTIONED)
-def test_the_readme_says_what_was_measured_of_captions(cell: str) -> None:
-    said = readme_row("flickr8k-seeds", cell, CAPTIONED[cell], "flickr8k")
-    assert said in (RESULTS.parent / "README.md").read_text().splitlines()
+@pytest.mark.parametrize(("page", "row", "sentence"), GAINED)
+def test_the_readme_says_what_else_was_gained(page: str, row: str, sentence: str) -> None:
+    difference, interval = said_of(page, row)
+    assert sentence.format(f"{difference} ({interval})") in README
+
+
+def test_the_readme_says_what_the_small_model_gains() -> None:
+    """Over continued MLE, from the cells."""
+    folder = "every-system-captions"
+    names = ("a2c", "ac-returns", "reinforce", "mixer")
+    gains = [f"{fmean(bleus(folder, name)) - fmean(bleus(folder, 'mle-continued')):+.2f}" for name in names]
+    assert f"A2C, AC and REINFORCE gain more ({', '.join(gains[:3])})" in README
+    assert f"SCST and MIXER ({gains[3]})" in README
 
 
 def test_the_readme_says_what_captions_gain_with_a_beam() -> None:
     mle, *others = (fmean(bleus("flickr8k-seeds", f"{cell}-beam-5")) for cell in ("mle", "ac", "erac"))
     ac, erac = (f"{other - mle:.2f}" for other in others)
-    assert f"{ac} and {erac} above MLE" in (RESULTS.parent / "README.md").read_text()
+    assert f"{ac} and {erac} above MLE" in README
 
 
 def test_the_readme_says_what_one_seed_showed() -> None:
@@ -149,7 +159,7 @@ def test_the_readme_says_what_one_seed_showed() -> None:
         figures = json.loads((RESULTS / f"{cell}-1.json").read_text())
         return float(figures.get("score", figures["bleu"]))
 
-    readme = " ".join((RESULTS.parent / "README.md").read_text().split())
+    readme = " ".join(README.split())
     short = f"AC from {of('critics/paper'):.2f} to {of('critics/copying'):.2f} BLEU"
     assert f"{short}, where continued MLE has {of('critics/mle-continued'):.2f}" in readme
     exact = f"{of('cmudict/ocd-tenth'):.2f} % errors, continued MLE {of('cmudict/mle-continued'):.2f} %"

@@ -15,6 +15,16 @@ from seqcredit.rewards.finished import finished_scores, read_by
 from seqcredit.types import pad, pad_references
 
 
+def test_a_function_is_a_reward_of_texts() -> None:
+    """Which needs to know how ids are read, as others in it do."""
+    alike = TextReward(lambda text, references: float(text == references[0]), spell=str)
+    given = read_by(Weighted([(2.0, lambda text, references: float(text == references[0]))]), str, str)
+    tokens, references = torch.tensor([[5, 7, 0], [5, 0, 0]]), torch.tensor([[[5, 7, 0]]] * 2)
+    expected = 2 * alike.prefix_scores(tokens, references)
+    assert expected[:, -1].tolist() == [2.0, 0.0]
+    assert torch.equal(given.prefix_scores(tokens, references), expected)
+
+
 def test_its_example_runs() -> None:
     found = doctest.testmod(weighted)
     assert (found.attempted > 2, found.failed) == (True, 0)

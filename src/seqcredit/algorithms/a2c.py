@@ -1,4 +1,4 @@
-"""A2C: samples are made likelier by what they earn above a learned value of each state.
+"""A2C: samples become more likely by what they earn above a learned value of each state.
 
 Mnih et al. (2016), with the targets of Schulman et al. (2016), GAE(lambda), or of n steps. The critic says V(s) alone.
 Its soft form, which learns Q and counts the entropy of what follows, is `algorithms.sac`.
@@ -29,8 +29,8 @@ class A2c(Sampling, Paired):
 
     entropy_weight: float = option(0.01, NOT_NEGATIVE)  # beta, weight of the actor's entropy in every state
     trace: float = option(1.0, SHARE)  # lambda of GAE: 0 looks one step ahead, 1 to the end
-    steps: int = option(0, FROM_0)  # most rewards that a target counts (n-step if trace = 1); 0: all
-    critic_first: int = option(0, FROM_0)  # updates in which the critic learns alone
+    steps: int = option(0, FROM_0)  # maximum rewards in a target (n-step if trace = 1); 0: all
+    critic_first: int = option(0, FROM_0)  # updates at the start in which only the critic learns
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """- advantage log pi - beta H(pi) for the actor, (V - target)^2 for the critic."""
@@ -42,9 +42,8 @@ class A2c(Sampling, Paired):
         known = values.detach().masked_fill(~real, 0)
         one_step = one_step_targets(rewards, known, tokens, alphabet.eos)
         targets = trace_targets(one_step, known, tokens, self.trace, self.steps, alphabet.eos)
-        free = rollout.free(alphabet.eos)
         with part("actor"):
-            loss = policy_gradient(rollout.actor, tokens, (targets - known).masked_fill(~free, 0))
+            loss = policy_gradient(rollout.actor, tokens, (targets - known).masked_fill(~rollout.free, 0))
         errors = (values - targets).masked_fill(~real, 0)
         returns = returns_to_go(rewards, rewards.new_zeros(tokens.shape), tokens, 0.0, alphabet.eos)
         surprise = (known - returns).masked_fill(~real, 0).square().sum()

@@ -1,4 +1,4 @@
-"""From a network's scores along sequences to losses, in two ways: reference implementation, and fused where it can be.
+"""From a network's scores along sequences to losses: by the reference implementation, or fused where possible.
 
 Both give the same numbers and gradients. Losses are sums over all tokens; what comes back for each state is a constant.
 """
@@ -25,7 +25,7 @@ from seqcredit.credit.values import (
     sums_ahead,
     trace_targets,
 )
-from seqcredit.models.policy import Network, Scores
+from seqcredit.models.policy import Linear, Network, Scores
 from seqcredit.models.twin import Lower
 from seqcredit.types import Alphabet, token_mask
 
@@ -75,6 +75,9 @@ class Along:
         return Table(features, linear.weight, linear.bias, self.alphabet.eos, self.alphabet.actions)
 
 
+Side = tuple[Along, Tensor]  # what a network says of some sequences, and these
+
+
 def likelihood(
     actor: Along, tokens: Int[Tensor, "*B T"], weights: Float[Tensor, "*B"] | None = None
 ) -> Float[Tensor, ""]:
@@ -107,7 +110,7 @@ def log_likelihood(actor: Along, tokens: Int[Tensor, "B T"]) -> Float[Tensor, "B
         return packing.spread(-fused.cross_entropy(actor.packed(packing), packing.take(tokens))[1])
 
 
-def through(sides: Sequence[tuple[Along, Tensor]], loss: Callable[[Sequence[Tensor]], Tensor]) -> Float[Tensor, ""]:
+def through(sides: Sequence[Side], loss: Callable[[Sequence[Tensor]], Tensor]) -> Float[Tensor, ""]:
     """A loss that is a function of log pi of the tokens of some sequences.
 
     Fused: first the numbers, which tell what each token counts for, then the gradient of the tokens so weighed.
@@ -194,9 +197,7 @@ def terminal_error(q: Along, tokens: Int[Tensor, "*B T"], gains: Float[Tensor, "
 def _taken(q: Along, packing: Packing, actions: Int[Tensor, "*B T"]) -> Float[Tensor, " K"]:
     """Q of one action for each packed token, no other being scored."""
     table = q.packed(packing)
-    words, features = packing.take(actions), at(table.features, packing.states)
-    found = (features * table.weight[words]).sum(-1)
-    return found if table.bias is None else found + table.bias[words]
+    return Linear(at(table.features, packing.states), table.weight, table.bias).of(packing.take(actions))
 
 
 class Looking(NamedTuple):

@@ -1,4 +1,4 @@
-"""Beam search optimisation: wherever the reference would fall off the beam, it is to win by a margin.
+"""Beam search optimisation: where the reference would fall off the beam, it has to win by a margin.
 
 Wiseman and Rush (2016), after Daume and Marcu (2005). A hypothesis is ranked by the score of its last word, which is
 not normalised: what went before is in the network's state. So the model is searched by scores, too (`raw`).
@@ -38,10 +38,10 @@ class Bso(Phase):
     learns_references: ClassVar[bool] = True
     raw: ClassVar[bool] = True
 
-    width: int = option(6, FROM_2)  # of the beam, the reference included: one more than that of testing
-    first_width: int = option(0, FROM_0)  # where it begins to grow, over the whole phase; 0: it does not
-    margin: float = option(1.0, NOT_NEGATIVE)  # by which the reference has to win
-    cost: Literal["one", "reward"] = "one"  # of a violation, or 1 - R of the hypothesis so far, R not scaled by length
+    width: int = option(6, FROM_2)  # beam width with the reference: one more than in testing
+    first_width: int = option(0, FROM_0)  # width at the start, from which it grows over the phase; 0: constant
+    margin: float = option(1.0, NOT_NEGATIVE)  # how much higher the reference has to score
+    cost: Literal["one", "reward"] = "one"  # of a violation: 1, or 1 - R of the hypothesis so far (not scaled)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,10 +84,7 @@ class Bso(Phase):
 def raw_scores(scores: Scores, tokens: Int[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     """The score of one token in each state, not normalised; no other is scored."""
     linear = scores.linear()
-    if linear is None:
-        return chosen(scores.table(), tokens)
-    found = (linear.features * linear.weight[tokens]).sum(-1)
-    return found if linear.bias is None else found + linear.bias[tokens]
+    return chosen(scores.table(), tokens) if linear is None else linear.of(tokens)
 
 
 def last_scores(actor: Policy[M, S], memory: M, found: Violations, dropout: Dropout | None) -> Float[Tensor, " N"]:

@@ -28,45 +28,40 @@ from seqcredit.algorithms.phase import (
     Models,
     Outcome,
     Paired,
-    Phase,
     Progress,
     Sums,
     Validation,
 )
-from seqcredit.algorithms.rollout import Asked, Rollout, roll_out, spread, watch
+from seqcredit.algorithms.rollout import Asked, Bounded, Rollout, roll_out, spread, watch
 from seqcredit.credit.values import returns_to_go, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.models.policy import Network
-from seqcredit.options import BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, changed, option
+from seqcredit.options import BELOW_1, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Feeding, option
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.types import Batch, Reward, token_mask
 
 
 @dataclass(frozen=True)
-class Judging(Phase):
+class Judging(Bounded):
     """What the phases with a critic of the actor's samples share."""
 
     tau: float = option(0.04, NOT_NEGATIVE, paper=Feeding(0.04, 0.05), released=Feeding(0.045, 0.04))  # 0 is AC
     target_rate: float = option(0.001, UP_TO_1)  # beta, how fast the target network follows the critic
-    target_rate_end: float | None = option(None, UP_TO_1)  # at the phase's end; target_rate if not given
+    target_rate_end: float | None = option(None, UP_TO_1)  # at the end of the phase; target_rate if not given
     smoothing: float = option(0.001, NOT_NEGATIVE)  # lambda, weight of the variance of Q over all words
-    smoothing_form: Literal["sum", "mean"] = option("sum", paper="sum", released="mean")  # by validation
-    td_form: Literal["squared", "half"] = option("squared", paper="squared", released="half")  # or half of it
+    smoothing_form: Literal["sum", "mean"] = option("sum", paper="sum", released="mean")  # over words
+    td_form: Literal["squared", "half"] = option("squared", paper="squared", released="half")  # TD error
     future_entropy: bool = True  # entropy of later states counts in the targets
     bound_value: Literal["eos", "free"] = option("eos", paper="eos", released="free")  # V at the bound: Q(eos), or all
     trace: float = option(0.0, SHARE)  # lambda: 0 looks one step ahead, as in the paper; 1 to the end
-    trace_end: float | None = option(None, SHARE)  # what it has become at the phase's end; trace if not given
-    trace_steps: int = option(0, FROM_0)  # most rewards that it counts (n-step if trace = 1); 0: all
+    trace_end: float | None = option(None, SHARE)  # trace at the end of the phase; trace if not given
+    trace_steps: int = option(0, FROM_0)  # maximum rewards in a target (n-step if trace = 1); 0: all
     samples: int = option(2, FROM_1)  # sequences drawn for each sentence
     extra_length: int = option(5, FROM_0)  # most tokens of a sample beyond the batch's longest reference, eos included
-    longest_sample: int = option(50, FROM_1)  # most tokens of a sample
-    judged_by: Literal["return_error", "td"] = option("return_error", released="td")  # what really followed, or TD
+    longest_sample: int = option(50, FROM_1)  # maximum tokens of a sample
+    judged_by: Literal["return_error", "td"] = option("return_error", released="td")  # by returns, or by TD error
     exact_eos: float = option(0.0, NOT_NEGATIVE)  # weight of the squared error of Q(eos) at every prefix, known exactly
     exact: int = option(0, FROM_0)  # short validation sentences to compare Q with rollouts of the actor on
-
-    def without_references(self, longest: int) -> Phase:
-        """Samples whose length no reference bounds."""
-        return changed(self, {"extra_length": longest, "longest_sample": longest})
 
     def judge(self, examples: Examples) -> RolloutJudge | None:
         """Rollouts of the actor."""
@@ -95,14 +90,9 @@ class Judging(Phase):
         """Without future entropy, nothing."""
         return self.tau if self.future_entropy else 0.0
 
-    def longest_for(self, words: int) -> int:
-        """Some tokens over the longest reference of a batch."""
-        return min(words + self.extra_length, self.longest_sample)
-
     def asked(self, batch: Batch, reference: bool) -> Asked:
         """What a rollout is to hold."""
-        bound = self.longest_for(batch.references.shape[-1] - 1)
-        return Asked(self.samples, bound, self.fused, bool(self.exact_eos), reference)
+        return Asked(self.samples, self.bound(batch), self.fused, bool(self.exact_eos), reference)
 
     def along(self, network: Network, rollout: Rollout) -> Along:
         """What a network says of the samples."""
@@ -141,9 +131,9 @@ class Critic(Judging):
     needs: ClassVar[tuple[str, ...]] = ("actor",)
     drops: ClassVar[tuple[str, ...] | None] = ("actor", "critic")  # it samples as it will in the joint phase
 
-    decays: int = option(5, FROM_0)  # then stop
-    critic_until: float = option(0.0, SHARE)  # it ends once Q explains this share of the returns' variance; 0: never
-    critic_least: float | None = option(None, SHARE)  # below it the actor does not move; critic_until if not given
+    decays: int = option(5, FROM_0)  # decays before the phase stops
+    critic_until: float = option(0.0, SHARE)  # stops once Q explains this share of the returns' variance; 0: never
+    critic_least: float | None = option(None, SHARE)  # below it the actor is not trained; critic_until if not given
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """TD error and smoothing on samples of a fixed actor. Algorithm 3 with the actor fixed."""
@@ -180,7 +170,7 @@ class ActorCritic(Judging, Leashed, Paired):
     guarded: ClassVar[bool] = True
 
     decay: float = option(0.5, UP_TO_1, released=0.9)  # factor of the actor's rate when validation does not improve
-    decays: int = option(6, FROM_0)  # then stop
+    decays: int = option(6, FROM_0)  # decays before the phase stops
     beta1: float = option(0.9, BELOW_1, released=0.0)  # Adam's first decay rate
     samples: int = option(1, FROM_1)  # sequences drawn for each sentence
     extra_length: int = option(10, FROM_0)  # most tokens of a sample beyond the longest reference, eos included
@@ -188,10 +178,6 @@ class ActorCritic(Judging, Leashed, Paired):
     cautious: bool = False  # scales the actor's steps by the share of variance that Q explains
     keeps_start: bool = True  # validation may choose the starting weights as the best; false for comparisons with MLE
     entropy_form: Literal["exact", "normalised"] = option("exact", paper="exact", released="normalised")
-
-    def without_references(self, longest: int) -> Phase:
-        """No likelihood of references either."""
-        return changed(super().without_references(longest), {"mle_weight": 0.0})
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """Algorithm 3: ERAC, or Actor-Critic where tau = 0."""
@@ -210,13 +196,12 @@ class ActorCritic(Judging, Leashed, Paired):
         cost, seen = (0.0, Sums()) if leash else self.pull(rollout, rewards.new_ones(len(tokens)))
         actor_loss, watched = (judged.loss + cost) / noise.total / self.samples, watched | seen
         if rollout.reference is not None:
-            likelihood, seen = reference_loss(rollout.reference, batch, noise)
+            likelihood, seen = reference_loss(*rollout.reference, noise)
             actor_loss = actor_loss + self.mle_weight * likelihood
             watched |= seen
-        free = rollout.free(q.alphabet.eos)
-        watched["entropy"] = (judged.entropy.masked_fill(~free, 0).sum(), free.sum())
+        watched["entropy"] = rollout.total(judged.entropy)
         if leash is not None:
-            watched["drift"] = (judged.drift.masked_fill(~free, 0).sum(), free.sum())
+            watched["drift"] = rollout.total(judged.drift)
         return Outcome({"actor": actor_loss, "critic": critic_loss}, watched)
 
     def _leash(self, rollout: Rollout) -> Leash | None:

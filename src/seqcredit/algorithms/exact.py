@@ -4,8 +4,7 @@ A judge is made once and asked as often as one likes. Its draws are its own and 
 network learns changes nothing of what is learned.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -20,7 +19,7 @@ from seqcredit.credit.proposals import replace_ngrams
 from seqcredit.credit.values import at_bound, chosen, entropy, only_actions, returns_to_go, token_rewards
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError, require
-from seqcredit.models.policy import M, Network, Policy, S, reshaped
+from seqcredit.models.policy import M, Network, Policy, S, evaluating, reshaped
 from seqcredit.rewards import EditDistance, OwnReference
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.rewards.scores import scored
@@ -243,16 +242,3 @@ class _Continues:
         scores = self.score(nn.functional.pad(prefixes, (0, 1), value=self.alphabet.eos))
         logits = reshaped(scores, lambda of: of[:, -1]).table()
         return torch.log_softmax(only_actions(logits, self.alphabet.actions), -1)
-
-
-@contextmanager
-def evaluating(*models: nn.Module) -> Iterator[None]:
-    """Without dropout; afterwards as before."""
-    were_training = [model.training for model in models]
-    for model in models:
-        model.eval()
-    try:
-        yield
-    finally:
-        for model, was in zip(models, were_training, strict=True):
-            model.train(was)

@@ -1,4 +1,4 @@
-"""Group relative policy optimisation: a sample is made likelier by what it earns above its group. Shao et al. (2024).
+"""GRPO: a sample becomes more likely by what it earns above its group. Shao et al. (2024).
 
 Every batch of samples serves one update. The ratio to the sampler is then 1, so that clipping does nothing; it is there
 as in the paper, and tested where it does something.
@@ -26,21 +26,21 @@ from seqcredit.types import Batch, Reward
 class Grpo(Sampling):
     """Group relative policy optimisation."""
 
-    samples: int = option(8, FROM_2)  # of a group: sequences drawn for each sentence
+    samples: int = option(8, FROM_2)  # group size: sequences drawn for each sentence
     leash: float = option(0.04, NOT_NEGATIVE)  # weight of KL(actor || the actor as it was when the phase began)
     leash_form: Literal["loss", "estimate", "reward"] = (
         "estimate"  # exact KL over all words; estimate from the drawn word; subtracted from its reward
     )
-    scaled: bool = True  # advantages in standard deviations of their group
+    scaled: bool = True  # divides advantages by the standard deviation of their group
     length: Literal["sample", "longest", "sum"] = "sample"  # what a sample's sum is divided by: tokens, most tokens, 1
-    ratio_low: float = option(0.2, SHARE)  # the ratio to the sampler counts from 1 - ratio_low
-    ratio_high: float = option(0.2, NOT_NEGATIVE)  # to 1 + ratio_high
+    ratio_low: float = option(0.2, SHARE)  # the ratio to the sampling policy is clipped below 1 - ratio_low
+    ratio_high: float = option(0.2, NOT_NEGATIVE)  # and above 1 + ratio_high
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """The clipped ratio times the advantage in the group, for every token that was chosen."""
         rollout, alphabet = self.draw(models, batch, reward, noise), models.actor.alphabet
         advantage = group_advantage(rollout.worth[:, -1].unflatten(0, (-1, self.samples)), self.scaled).flatten()
-        free = rollout.free(alphabet.eos)
+        free = rollout.free
         weights = self._weights(free).to(advantage.dtype)
         chosen, gains = weights.unsqueeze(-1) * free, advantage.unsqueeze(-1)
         with part("actor"):

@@ -1,4 +1,4 @@
-"""A leash: it costs an actor something to leave the policy that it started from. For every algorithm that samples."""
+"""The leash: a KL penalty that keeps an actor near its start, for every algorithm that samples."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -53,24 +53,25 @@ class Leashed(Phase):
     ) -> tuple[Tensor | float, Sums]:
         """What the leash and too little entropy cost, each sample with its weight, and what is worth watching of it."""
         actor, tokens, start = rollout.actor, rollout.tokens, rollout.start
-        free, watched = rollout.free(actor.alphabet.eos), Sums()
         cost: Tensor | float = 0.0
+        watched = Sums()
         tied = Leash(start, self.leash) if start is not None and self.leash_form == "loss" else None
         if tied or entropy_weight:
             with part("actor"):
                 cost, uncertainty, drift = restrain(actor, tokens, rollout.forced, entropy_weight, tied, weights)
-            watched["entropy"] = (uncertainty.masked_fill(~free, 0).sum(), free.sum())
+            watched["entropy"] = rollout.total(uncertainty)
             if tied:
-                watched["drift"] = (drift.masked_fill(~free, 0).sum(), free.sum())
+                watched["drift"] = rollout.total(drift)
         if start is not None and self.leash_form == "estimate":
             with part("actor"):
                 known = log_likelihood(start, tokens)
-                weighed = (self.leash * weights).unsqueeze(-1) * free
+                weighed = (self.leash * weights).unsqueeze(-1) * rollout.free
                 cost = cost + through(
                     [(actor, tokens)], lambda sides: (weighed * drift_estimate(sides[0], known)).sum()
                 )
                 drift = drift_estimate(log_likelihood(actor, tokens), known)
-            watched["drift"] = (drift.masked_fill(~free, 0).sum(), free.sum())
+            watched["drift"] = rollout.total(drift)
         if rollout.costs is not None:
-            watched["drift"] = (rollout.costs.masked_fill(~free, 0).sum() / self.leash, free.sum())
+            total, states = rollout.total(rollout.costs)
+            watched["drift"] = (total / self.leash, states)
         return cost, watched

@@ -1,4 +1,4 @@
-"""MIXER: likelihood of the reference's beginning, REINFORCE from there on. Ranzato et al. (2016).
+"""MIXER: MLE for the beginning of the reference, REINFORCE for the rest. Ranzato et al. (2016).
 
 What is drawn grows from the end: first the last tokens alone, at last all of them.
 """
@@ -24,10 +24,10 @@ class Mixer(Reinforce):
     learns_references: ClassVar[bool] = True
     guarded: ClassVar[bool] = False  # the reward falls by itself while less of the reference is given
 
-    baseline: Literal["greedy", "others", "mean", "none"] = "mean"  # the paper learns one, from the states
-    delta_start: int = option(2, FROM_0)  # tokens that are drawn at first, Delta
-    delta: int = option(2, FROM_0)  # tokens that Delta grows by
-    delta_every: int = option(500, FROM_1)  # number of updates until Delta grows again
+    baseline: Literal["greedy", "others", "mean", "none"] = "mean"  # the paper learns one from the states
+    delta_start: int = option(2, FROM_0)  # Delta at the start: tokens that are sampled
+    delta: int = option(2, FROM_0)  # how much Delta grows each time
+    delta_every: int = option(500, FROM_1)  # updates until Delta grows again
 
     def drawn(self, progress: Progress) -> int:
         """Delta: how many of the last tokens are drawn."""

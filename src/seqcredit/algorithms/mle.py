@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from jaxtyping import Int
 from torch import Tensor
 from torch.profiler import record_function as part
 
@@ -23,13 +24,12 @@ class Mle(Phase):
         actor, tokens = models.actor, batch.own(models.actor.alphabet.eos)
         with part("actor"):
             scores = actor.score(actor.read(batch), tokens, actor.drop(batch.references.shape[-1], noise))
-        loss, watched = reference_loss(Along.of(actor, scores, self.fused), batch, noise)
+        loss, watched = reference_loss(Along.of(actor, scores, self.fused), tokens, noise)
         return Outcome({"actor": loss}, watched)
 
 
-def reference_loss(actor: Along, batch: Batch, noise: Noise) -> tuple[Tensor, Sums]:
-    """- log pi of the first references, and what is worth watching of it."""
-    tokens = batch.own(actor.alphabet.eos)
+def reference_loss(actor: Along, tokens: Int[Tensor, "B T"], noise: Noise) -> tuple[Tensor, Sums]:
+    """- log pi of the references that a model learns from, and what is worth watching of it."""
     with part("actor"):
         loss = likelihood(actor, tokens)
     return loss / noise.total, {"nll": (loss.detach(), token_mask(tokens, actor.alphabet.eos).sum())}

@@ -1,4 +1,4 @@
-"""Minimum risk training: the actor's own mean reward among some sequences is raised. Shen et al. (2016)."""
+"""Minimum risk training: raises the expected reward within a set of sequences. Shen et al. (2016)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ from seqcredit.types import Batch, Reward
 class Mrt(Sampling):
     """Minimum risk training."""
 
-    samples: int = option(20, FROM_1)  # sequences drawn for each sentence; those that are alike count once
-    sharpness: float = option(0.005, ABOVE_0)  # alpha, the power of pi
-    with_reference: bool = True  # the reference is one of the sequences
+    samples: int = option(20, FROM_1)  # sequences drawn for each sentence; duplicates count once
+    sharpness: float = option(0.005, ABOVE_0)  # alpha, the power that probabilities are raised to
+    with_reference: bool = True  # adds the reference to the sequences
 
     def without_references(self, longest: int) -> Phase:
         """Samples alone."""
@@ -39,10 +39,9 @@ class Mrt(Sampling):
         alphabet, bound = models.actor.alphabet, self.bound(batch)
         sides, earned = [(rollout.actor, rollout.tokens)], [rollout.worth[:, -1]]
         if self.with_reference and rollout.reference is not None:
-            known = batch.own(alphabet.eos)
-            sides.append((rollout.reference, known))
+            sides.append(rollout.reference)
             with part("reward"):
-                earned.append(scored(reward, alphabet, known, batch, final_scores))
+                earned.append(scored(reward, alphabet, rollout.reference[1], batch, final_scores))
         rows = len(batch.references)
         scores = _beside(earned, rows)
         counts = first_of_its_kind(_together([tokens for _, tokens in sides], rows, alphabet.eos))

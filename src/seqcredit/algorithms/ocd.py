@@ -1,4 +1,4 @@
-"""Optimal completion distillation: an actor learns the exact credit of the edit distance along its own samples.
+"""Optimal completion distillation: the exact credit of the edit distance, along the actor's own samples.
 
 Sabour et al. (2019). It is VAML with the exact Q* in the place of a learned one, where the actor really goes.
 """
@@ -26,8 +26,8 @@ class Ocd(Sampling):
 
     learns_references: ClassVar[bool] = True
 
-    tau: float = option(0.0, NOT_NEGATIVE)  # of the targets; 0: the best words alone, all alike
-    weight: float = option(1.0, NOT_NEGATIVE)  # of what is learned along samples
+    tau: float = option(0.0, NOT_NEGATIVE)  # temperature of the targets; 0: equal on the best words, 0 elsewhere
+    weight: float = option(1.0, NOT_NEGATIVE)  # weight of the loss along samples
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """Cross entropy to the token targets of Q*, along samples of the actor."""

@@ -1,4 +1,4 @@
-"""Path consistency learning: policy and value of one network agree along every path, wherever it comes from.
+"""Path consistency learning: policy and value of one network agree along every path, whoever wrote it.
 
 Nachum et al. (2017). Along any sequence, drawn by anybody, the best policy at temperature tau has
 V(s) = sum of (r - tau log pi) + V(the state that it leads to). So samples of the actor teach it, and references do too.
@@ -55,9 +55,9 @@ class Pcl(Sampling):
     trains: ClassVar[tuple[str, ...]] = ("actor", "value")
 
     tau: float = option(0.01, ABOVE_0)  # weight of entropy relative to reward
-    steps: int = option(10, FROM_0)  # d, tokens of a path; 0: always to the end
+    steps: int = option(10, FROM_0)  # d, tokens of a path; 0: to the end
     off_policy: int = option(1, FROM_0)  # sequences near the reference to learn from too, itself the first; 0: none
-    longest: int = option(4, FROM_1)  # words of a replaced n-gram, in those after the first
+    longest: int = option(4, FROM_1)  # maximum words of the replaced n-gram in the others
     value_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
 
     def without_references(self, longest: int) -> Phase:
@@ -71,11 +71,9 @@ class Pcl(Sampling):
         with part("actor"):
             own = self._inconsistency(rollout.actor, head, tokens, rewards, rollout.forced)
         loss, value = own.actor, own.value / self.samples
-        real = token_mask(tokens, alphabet.eos)
-        free = real & ~rollout.forced
-        uncertainty = entropy(rollout.actor.logp.detach()).masked_fill(~free, 0).sum()
         watched = watch(rollout, alphabet)
-        watched |= {"residual": (own.value.detach(), real.sum()), "entropy": (uncertainty, free.sum())}
+        watched["residual"] = own.value.detach(), token_mask(tokens, alphabet.eos).sum()
+        watched["entropy"] = rollout.total(entropy(rollout.actor.logp.detach()))
         if self.off_policy:
             other, count = self._along_references(models.actor, head, batch, reward, noise)
             loss = loss + other.actor * self.samples / self.off_policy
@@ -130,11 +128,6 @@ class Pcl(Sampling):
         shown = "PCL's value is a readout of the actor's features, and this model shows none: give it its readout."
         require(actor.width, shown)
         return {"value": ValueHead(actor.width)}
-
-    def rate(self, network: str) -> float:
-        """The head may have a rate of its own."""
-        own = self.value_learning_rate if network == "value" else None
-        return self.learning_rate if own is None else own
 
     @property
     def judged_tau(self) -> float | None:

@@ -1,4 +1,4 @@
-"""What an algorithm is: options, the networks that it trains and needs, a loss, and what it is judged by.
+"""What an algorithm is: options, the networks that it trains and needs, a loss, and a criterion.
 
 An algorithm is a frozen dataclass: a phase of a recipe, and an argument of `seqcredit.train`. The trainer knows nothing
 else of it. A new one is a class below `Phase`, in this folder or in a file of the user's own.
@@ -147,10 +147,10 @@ class Phase(Options, ABC):
     soft: ClassVar[bool] = False  # its critic looks ahead by the soft value, not by what the actor does
 
     name: str  # in logs and --set; the objective if not given
-    learning_rate: float = required(ABOVE_0)  # of the first update
+    learning_rate: float = required(ABOVE_0)  # learning rate at the start
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"  # torch's
     beta1: float = option(0.9, BELOW_1)  # Adam's first decay rate
-    weight_decay: float = option(0.0, NOT_NEGATIVE)  # of adamw; not of embeddings, nor of vectors: biases and norms
+    weight_decay: float = option(0.0, NOT_NEGATIVE)  # for adamw; not on embeddings, biases and norms
     batch_size: int = option(50, FROM_1)  # pairs; images, each with all of its captions
     sort_by: Literal["source", "both"] = (
         "source"  # whose lengths are alike in a batch: of sources, or of references too
@@ -158,16 +158,16 @@ class Phase(Options, ABC):
     batch_tokens: int = option(0, FROM_0)  # maximum tokens in a batch, padding included; 0: batch_size pairs
     accumulate: int = option(1, FROM_1)  # parts of a batch, one after the other: less memory for the same update
     gradient_checkpointing: bool = False  # backward recomputes activations inside layers: less memory, more time
-    precision: Literal["float32", "bf16"] = "float32"  # of a loss's products; weights and sums keep theirs
+    precision: Literal["float32", "bf16"] = "float32"  # of matrix products; weights and sums stay in float32
     clip: float = option(5.0, ABOVE_0)  # global gradient norm, of each network
-    epochs: int = option(30, EPOCHS)  # at most
-    updates: int = option(0, FROM_0)  # at most; 0: only epochs count
+    epochs: int = option(30, EPOCHS)  # maximum epochs
+    updates: int = option(0, FROM_0)  # maximum updates; 0: only epochs count
     decay: float = option(0.5, UP_TO_1)  # factor of the learning rate when validation does not improve
-    decays: int = option(6, FROM_0)  # then stop
-    anneal: bool = False  # besides, the learning rate falls in a straight line, to 0 after the last epoch
-    anneal_form: Literal["line", "cosine"] = "line"  # or along half a cosine wave
-    warmup: int = option(0, FROM_0)  # updates in which all learning rates rise in a straight line, before they fall
-    validate_every: int = option(0, FROM_0)  # updates, and after the last one; 0 is once an epoch
+    decays: int = option(6, FROM_0)  # decays before the phase stops
+    anneal: bool = False  # also lowers the learning rate in a straight line to 0 at the last epoch
+    anneal_form: Literal["line", "cosine"] = "line"  # a straight line, or half a cosine wave
+    warmup: int = option(0, FROM_0)  # updates at the start in which all learning rates rise in a straight line
+    validate_every: int = option(0, FROM_0)  # updates between validations; 0: one per epoch
     fused: bool = True  # the fast path; false: the reference implementation, slower with the same result
 
     def __post_init__(self) -> None:
@@ -203,8 +203,8 @@ class Phase(Options, ABC):
         return None
 
     def rate(self, network: str) -> float:
-        """The learning rate of a network."""
-        return self.learning_rate
+        """The learning rate of a network: its own, the option `NETWORK_learning_rate`, where that is given."""
+        return self._of(network, "learning_rate")
 
     def stride(self, network: str, progress: Progress) -> float:
         """What a network's next step is multiplied by."""
@@ -229,8 +229,12 @@ class Phase(Options, ABC):
         return now / before
 
     def clipping(self, network: str) -> float:
-        """The largest gradient norm of a network."""
-        return self.clip
+        """The largest gradient norm of a network: its own, the option `NETWORK_clip`, where that is given."""
+        return self._of(network, "clip")
+
+    def _of(self, network: str, key: str) -> float:
+        own: float | None = getattr(self, f"{network}_{key}", None)
+        return float(getattr(self, key)) if own is None else own
 
     def follows(self, progress: Progress) -> float | None:
         """The speed of the target network, None if there is none."""
@@ -302,13 +306,3 @@ class Paired(Phase):
 
     critic_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given; it never decays
     critic_clip: float | None = option(None, ABOVE_0)  # clip if not given
-
-    def rate(self, network: str) -> float:
-        """The critic may have a rate of its own."""
-        own = self.critic_learning_rate if network == "critic" else None
-        return self.learning_rate if own is None else own
-
-    def clipping(self, network: str) -> float:
-        """The critic may have a norm of its own."""
-        own = self.critic_clip if network == "critic" else None
-        return self.clip if own is None else own

@@ -56,12 +56,12 @@ class ProfessorForcing(Sampling):
     trains: ClassVar[tuple[str, ...]] = ("actor", "discriminator")
     learns_references: ClassVar[bool] = True
 
-    mle_weight: float = option(1.0, ABOVE_0)  # of the references' likelihood
-    weight: float = option(1.0, NOT_NEGATIVE)  # of fooling the discriminator
-    both_ways: bool = False  # states along references are to look like those along samples, too
-    enough: float = option(0.75, SHARE)  # above this accuracy of the discriminator the actor learns from it
-    too_much: float = option(0.99, SHARE)  # from this accuracy on the discriminator waits
-    hidden: int = option(128, EVEN)  # of the discriminator
+    mle_weight: float = option(1.0, ABOVE_0)  # weight of the references' likelihood
+    weight: float = option(1.0, NOT_NEGATIVE)  # weight of fooling the discriminator
+    both_ways: bool = False  # also makes states along references look like those along samples
+    enough: float = option(0.75, SHARE)  # the actor learns from the discriminator above this accuracy
+    too_much: float = option(0.99, SHARE)  # the discriminator does not learn at or above this accuracy
+    hidden: int = option(128, EVEN)  # hidden size of the discriminator
     discriminator_learning_rate: float | None = option(None, NOT_NEGATIVE)  # learning_rate if not given
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
@@ -70,12 +70,12 @@ class ProfessorForcing(Sampling):
         rollout = self.draw(models, batch, reward, noise, reference=True)
         assert rollout.reference is not None
         own = features_of(rollout.actor), lengths(rollout.tokens, eos) + 1
-        known = features_of(rollout.reference), lengths(batch.references[:, 0], eos) + 1
+        known = features_of(rollout.reference[0]), lengths(rollout.reference[1], eos) + 1
         with part("critic"):
             right, wrong = judge(known[0].detach(), known[1]), judge(own[0].detach(), own[1])
             caught = (right > 0).sum() / len(right) + (wrong < 0).sum() / len(wrong)
             told = softplus(-right).sum() + softplus(wrong).sum() / self.samples
-        likelihood, watched = reference_loss(rollout.reference, batch, noise)
+        likelihood, watched = reference_loss(*rollout.reference, noise)
         cost, seen = self.pull(rollout, own[0].new_ones(len(rollout.tokens)), self.entropy_weight)
         watched |= seen
         loss, accuracy = self.mle_weight * likelihood + cost / noise.total / self.samples, progress.last.get("accuracy")
@@ -99,11 +99,6 @@ class ProfessorForcing(Sampling):
         """The discriminator."""
         require(actor.width, SHOWN)
         return {"discriminator": Discriminator(actor.width, self.hidden, seed)}
-
-    def rate(self, network: str) -> float:
-        """The discriminator may have a rate of its own."""
-        own = self.discriminator_learning_rate if network == "discriminator" else None
-        return self.learning_rate if own is None else own
 
 
 def features_of(actor: Along) -> Float[Tensor, "B T D"]:

@@ -1,4 +1,4 @@
-"""Learning from sequences near the reference: what RAML, VAML and soft Q-learning have in common."""
+"""Learning from sequences near the reference: what RAML, VAML and soft Q-learning share."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -39,10 +39,10 @@ class Proposing(Phase):
     tau: float = option(0.4, ABOVE_0)  # temperature of the targets
     samples: int = option(5, FROM_1)  # M, the reference included
     proposal: Proposal = "ngram"  # "exact": from P_R, of the edit distance; "policy": from P_Q; "mixed": half and half
-    longest: int = option(4, FROM_1)  # words of a replaced n-gram
-    words: Literal["uniform", "likely"] = "uniform"  # what replaces it: any words, or likely ones
+    longest: int = option(4, FROM_1)  # maximum words of the replaced n-gram
+    words: Literal["uniform", "likely"] = "uniform"  # replacement words: any, or likely ones
     corruption: float = option(0.2, SHARE)  # share of corrupted words
-    bound: int = option(51, FROM_1)  # T: most tokens of a sequence, eos included
+    bound: int = option(51, FROM_1)  # T: maximum tokens of a sequence, eos included
 
     def __post_init__(self) -> None:
         super().__post_init__()

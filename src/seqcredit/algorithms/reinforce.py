@@ -1,4 +1,4 @@
-"""REINFORCE, without a critic: samples are made likelier by what they earn above a baseline. Williams (1992).
+"""REINFORCE, without a critic: samples become more likely by what they earn above a baseline. Williams (1992).
 
 With the greedy output as the baseline it is self-critical sequence training, SCST, Rennie et al. (2017); with the other
 samples of the sentence it is leave-one-out, Kool et al. (2019). All tokens of a sample get the same credit, or each
@@ -13,13 +13,12 @@ from torch import Tensor, nn
 from torch.profiler import record_function as part
 
 from seqcredit.algorithms.along import policy_gradient
-from seqcredit.algorithms.exact import evaluating
 from seqcredit.algorithms.phase import Models, Outcome, Progress, Sums, count
 from seqcredit.algorithms.rollout import Rollout, watch
 from seqcredit.algorithms.sampling import Sampling
 from seqcredit.credit.drawn import mean_of_others, to_go
 from seqcredit.draws import Noise
-from seqcredit.models.policy import Network
+from seqcredit.models.policy import Network, evaluating
 from seqcredit.rewards.payoff import Payoff
 from seqcredit.rewards.scores import final_scores, prefix_scores, scored
 from seqcredit.search import greedy

@@ -1,4 +1,4 @@
-"""An algorithm that was given in Python and has no file of its own: what a run folder remembers of it.
+"""An algorithm that was given in Python and has no file: what its run folder remembers.
 
 Its options, and what others ask of its class. So the run can be opened, evaluated and compared, but not trained.
 """

@@ -1,4 +1,4 @@
-"""Sequences drawn from the actor, with what they earned and what it says of their states."""
+"""Sequences sampled from the actor, with their rewards and the actor's scores along them."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.profiler import record_function as part
 
-from seqcredit.algorithms.along import Along
-from seqcredit.algorithms.phase import Sums, count
+from seqcredit.algorithms.along import Along, Side
+from seqcredit.algorithms.phase import Phase, Sums, count
 from seqcredit.credit.values import at_bound
 from seqcredit.draws import Noise
 from seqcredit.models.policy import Dropout, M, Network, Policy, S, Scores, repeat, reshaped
+from seqcredit.options import changed
 from seqcredit.rewards.bleu import corpus_counts
 from seqcredit.rewards.finished import finished_scores
 from seqcredit.rewards.prefixes import present
@@ -30,7 +31,7 @@ class Rollout(NamedTuple):
     scores: Float[Tensor, "B T+1"]  # R of every prefix
     ends: Float[Tensor, "B T"] | None  # what eos would add to it, if anybody asks
     actor: Along
-    reference: Along | None  # the actor's, along the first reference, if anybody asks
+    reference: Side | None  # the actor's, along the first references, if anybody asks
     start: Along | None = None  # what the actor was when the phase began, for a leash
     costs: Float[Tensor, "B T"] | None = None  # what a leash takes off the tokens' rewards
 
@@ -39,9 +40,34 @@ class Rollout(NamedTuple):
         """R of every prefix, less what a leash has cost on the way."""
         return self.scores if self.costs is None else self.scores - nn.functional.pad(self.costs.cumsum(1), (1, 0))
 
-    def free(self, eos: int) -> Bool[Tensor, "B T"]:
+    @property
+    def free(self) -> Bool[Tensor, "B T"]:
         """Tokens that were chosen: no padding, and no eos at the bound."""
-        return token_mask(self.tokens, eos) & ~self.forced
+        return token_mask(self.tokens, self.actor.alphabet.eos) & ~self.forced
+
+    def total(self, numbers: Float[Tensor, "B T"]) -> tuple[Tensor, Tensor]:
+        """The sum of numbers over the tokens that were chosen, and how many these are."""
+        free = self.free
+        return numbers.masked_fill(~free, 0).sum(), free.sum()
+
+
+class Bounded(Phase):
+    """What phases share whose samples are a little longer than the references, at the most."""
+
+    extra_length: int  # options, whose defaults differ
+    longest_sample: int
+
+    def without_references(self, longest: int) -> Phase:
+        """No likelihood of references, and samples whose length none bounds."""
+        return changed(self, {"mle_weight": 0.0, "extra_length": longest, "longest_sample": longest})
+
+    def longest_for(self, words: int) -> int:
+        """Some tokens over the longest reference of a batch."""
+        return min(words + self.extra_length, self.longest_sample)
+
+    def bound(self, batch: Batch) -> int:
+        """Tokens of a sample at the most."""
+        return self.longest_for(batch.references.shape[-1] - 1)
 
 
 class Asked(NamedTuple):
@@ -74,7 +100,7 @@ def roll_out(actor: Network, batch: Batch, reward: Reward, noise: Noise, asked: 
     with torch.no_grad(), part("reward"):
         scores = scored(reward, alphabet, tokens, whole)
         ends = (scored(reward, alphabet, tokens, whole, finished_scores) - scores)[:, :-1] if asked.ends else None
-    reference = None if known is None else Along.of(actor, known, asked.fused)
+    reference = None if known is None or also is None else (Along.of(actor, known, asked.fused), also)
     forced, says = at_bound(tokens, asked.bound), Along.of(actor, drawn, asked.fused)
     return Rollout(tokens, whole, forced, scores, ends, says, reference)
 

@@ -1,4 +1,4 @@
-"""The soft form of A2C for words: ERAC whose temperature is learned so that the entropy stays where it is wanted.
+"""SAC for words: ERAC with a learned temperature, which keeps the entropy at a target.
 
 Soft Actor-Critic, Haarnoja et al. (2018), with sums over words in the place of drawn actions, as Christodoulou (2019).
 Its two critics, of which the lower Q counts, are one network: `twin = true` in `[critic]`.
@@ -39,8 +39,8 @@ class Sac(ActorCritic):
     trains: ClassVar[tuple[str, ...]] = ("actor", "critic", "temperature")
 
     tau: float = option(0.04, ABOVE_0)  # the first temperature
-    entropy_target: float = option(1.0, NOT_NEGATIVE)  # nats that a state is to have on average
-    tau_learning_rate: float = option(0.001, ABOVE_0)  # of its logarithm; it never decays
+    entropy_target: float = option(1.0, NOT_NEGATIVE)  # mean entropy per state to aim at, in nats
+    tau_learning_rate: float = option(0.001, ABOVE_0)  # learning rate of log tau; it never decays
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """ERAC's at the present temperature, and tau (H(pi) - the entropy wanted) for that."""

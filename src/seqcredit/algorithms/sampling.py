@@ -1,4 +1,4 @@
-"""Learning from samples of the actor without a critic: what REINFORCE, GRPO, minimum risk and OCD have in common."""
+"""Learning from samples without a critic: what REINFORCE, GRPO, minimum risk training and OCD share."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,43 +8,31 @@ from torch import Tensor
 
 from seqcredit.algorithms.leash import Leashed
 from seqcredit.algorithms.mle import reference_loss
-from seqcredit.algorithms.phase import Models, Outcome, Phase, Sums
-from seqcredit.algorithms.rollout import Asked, Rollout, roll_out
+from seqcredit.algorithms.phase import Models, Outcome, Sums
+from seqcredit.algorithms.rollout import Asked, Bounded, Rollout, roll_out
 from seqcredit.draws import Noise
-from seqcredit.options import FROM_0, FROM_1, NOT_NEGATIVE, changed, option
+from seqcredit.options import FROM_0, FROM_1, NOT_NEGATIVE, option
 from seqcredit.search.sample import Given
 from seqcredit.types import Batch, Reward
 
 
 @dataclass(frozen=True)
-class Sampling(Leashed):
+class Sampling(Bounded, Leashed):
     """What phases that learn from samples, without a critic, share."""
 
     guarded: ClassVar[bool] = True
 
     samples: int = option(1, FROM_1)  # sequences drawn for each sentence
     extra_length: int = option(10, FROM_0)  # most tokens of a sample beyond the longest reference, eos included
-    longest_sample: int = option(50, FROM_1)  # most tokens of a sample
+    longest_sample: int = option(50, FROM_1)  # maximum tokens of a sample
     mle_weight: float = option(0.0, NOT_NEGATIVE)  # weight of the references' likelihood
     entropy_weight: float = option(0.0, NOT_NEGATIVE)  # weight of the entropy in every state of the samples
     keeps_start: bool = True  # validation may choose the starting weights as the best; false for comparisons with MLE
-
-    def without_references(self, longest: int) -> Phase:
-        """No likelihood of references, and samples whose length no reference bounds."""
-        return changed(self, {"mle_weight": 0.0, "extra_length": longest, "longest_sample": longest})
 
     @property
     def validates_start(self) -> bool:
         """Whether it may end as it began."""
         return self.keeps_start
-
-    def longest_for(self, words: int) -> int:
-        """Some tokens over the longest reference of a batch."""
-        return min(words + self.extra_length, self.longest_sample)
-
-    def bound(self, batch: Batch) -> int:
-        """Tokens of a sample at the most."""
-        return self.longest_for(batch.references.shape[-1] - 1)
 
     def draw(
         self,
@@ -74,6 +62,6 @@ class Sampling(Leashed):
         cost, seen = self.pull(rollout, ones, self.entropy_weight)
         loss, watched = (loss + cost) / noise.total / self.samples, watched | seen
         if self.mle_weight and rollout.reference is not None:
-            likelihood, seen = reference_loss(rollout.reference, batch, noise)
+            likelihood, seen = reference_loss(*rollout.reference, noise)
             loss, watched = loss + self.mle_weight * likelihood, watched | seen
         return Outcome({"actor": loss}, watched)

@@ -1,4 +1,4 @@
-"""Scheduled sampling: the likelihood of the reference's words after words of the actor's own. Bengio et al. (2015).
+"""Scheduled sampling: MLE after words of the actor's own. Bengio et al. (2015).
 
 The actor walks along the reference word by word, and hears its own word now and then in the place of the right one.
 What is heard is a constant, as in the paper, so that a second pass over it has the gradient of the walk.
@@ -30,7 +30,7 @@ class ScheduledSampling(Mle):
     schedule: Literal["linear", "exponential", "sigmoid"] = "sigmoid"  # how the share of the actor's words rises
     pace: float = option(1000.0, ABOVE_0)  # updates: 1 / c of the line, k of the sigmoid, e^(-1 / pace) is k of k^i
     most: float = option(1.0, SHARE)  # largest share of the actor's words; 0 is MLE
-    words: Literal["drawn", "greedy"] = "drawn"  # which word of its own the actor reads
+    words: Literal["drawn", "greedy"] = "drawn"  # the actor's own word: sampled, or the most probable
 
     def loss(self, models: Models, batch: Batch, reward: Reward, noise: Noise, progress: Progress) -> Outcome:
         """- log pi of the reference's words, after what the actor has heard instead of those before."""
@@ -40,9 +40,9 @@ class ScheduledSampling(Mle):
         dropout = actor.drop(tokens.shape[1], noise)
         heard = self._heard(actor, memory, tokens, dropout, noise, rate) if rate else tokens
         with part("actor"):
-            longest = batch.own(actor.alphabet.eos).shape[1]
-            scores = actor.score(memory, heard[:, :longest], dropout)
-        loss, watched = reference_loss(Along.of(actor, scores, self.fused), batch, noise)
+            known = batch.own(actor.alphabet.eos)
+            scores = actor.score(memory, heard[:, : known.shape[1]], dropout)
+        loss, watched = reference_loss(Along.of(actor, scores, self.fused), known, noise)
         own = (heard != tokens).sum(), (tokens != actor.alphabet.eos).sum()
         return Outcome({"actor": loss}, watched | {"own_words": own, "rate": (rate * count(tokens), count(tokens))})
 

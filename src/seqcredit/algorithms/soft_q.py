@@ -27,13 +27,13 @@ class SoftQ(Proposing):
     draws: ClassVar[tuple[Proposal, ...]] = ("policy", "mixed")
     soft: ClassVar[bool] = True
 
-    decays: int = option(4, FROM_0)  # then stop
+    decays: int = option(4, FROM_0)  # decays before the phase stops
     samples: int = option(5, FROM_1, released=6)  # M, the reference included
     proposal: Proposal = option("ngram", paper="ngram", released="corrupt")  # "policy": from P_Q; "mixed": both
     look_ahead: Literal["gradient", "constant", "target"] = "gradient"  # V of the next state
     target_rate: float = option(0.001, UP_TO_1)  # speed of the target network, for look_ahead = "target"
     judged_by: Literal["metric", "td", "exact"] = "metric"  # of greedy P_Q, residuals, or KL to the exact targets
-    steps: int = option(1, FROM_1)  # residuals in a row that are added before squaring; many reach a sequence's end
+    steps: int = option(1, FROM_1)  # residuals in a row that are added before squaring; a large number reaches the end
     exact_eos: float = option(0.0, NOT_NEGATIVE)  # weight of the squared error of Q(eos) at every prefix, known exactly
     exact: int = option(0, FROM_0)  # short validation sentences to compare Q with the exact Q* on, for edit distance
 

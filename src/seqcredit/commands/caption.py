@@ -10,7 +10,7 @@ ABOUT = "write captions for images"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """By which run, which images, and how."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
+    shared.run_argument(parser)
     parser.add_argument("pictures", nargs="+", type=shared.given, metavar="IMAGE", help="JPEG or PNG files")
     parser.add_argument("--n-best", type=shared.width, default=1, metavar="N", help="print the N best")
     parser.add_argument("--scores", action="store_true", help="print the log-probability before each")

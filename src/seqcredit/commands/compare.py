@@ -1,4 +1,4 @@
-"""`seqcredit compare`: the difference of two runs, and whether it may be chance."""
+"""`seqcredit compare`: the difference of two runs, with a significance test."""
 
 import argparse
 

@@ -199,9 +199,9 @@ def compare(out: Path, progress: Progress, task: str, size: Size, only: Sequence
 
 def make_phrases(out: Path, sizes: Mapping[str, int]) -> str:
     """Sentences of a grammar."""
+    from seqcredit.data.manifest import PrepareOptions
     from seqcredit.data.phrases import phrases
     from seqcredit.data.prepare import prepare
-    from seqcredit.data.prepared import PrepareOptions
 
     made = {name: phrases(name, count) for name, count in sizes.items()}
     prepare(made, out / "data", PrepareOptions(tokenized=True))
@@ -213,8 +213,8 @@ def make_pictures(out: Path, sizes: Mapping[str, int]) -> str:
     import numpy as np
 
     from seqcredit.data.images import Features
+    from seqcredit.data.manifest import PrepareOptions
     from seqcredit.data.prepare import prepare
-    from seqcredit.data.prepared import PrepareOptions
     from seqcredit.data.shapes import CAPTIONS, features, shapes
 
     made = {name: list(shapes(name, count)) for name, count in sizes.items()}

@@ -1,4 +1,4 @@
-"""`seqcredit evaluate`: the figures of a run on a split, or on two text files."""
+"""`seqcredit evaluate`: the scores of a run on a split, or on two text files."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ ABOUT = "decode a data split with a trained run, and score it"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, on what, and how it searches."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
+    shared.run_argument(parser)
     shared.split_option(parser)
     parser.add_argument(
         "--raw", nargs=2, type=shared.given, metavar=("SOURCE", "REFERENCE"), help="two text files, instead of a split"

@@ -1,15 +1,15 @@
-"""`seqcredit export`: a run without its data and its past."""
+"""`seqcredit export`: a trained model without its data and its log."""
 
 import argparse
 
 from seqcredit.commands import shared
 
-ABOUT = "write a trained model to a folder, for from_pretrained too"
+ABOUT = "write a trained model to a folder; from_pretrained loads Hugging Face models"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, and where to."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
+    shared.run_argument(parser)
     parser.add_argument("out", metavar="OUT", type=shared.wanted, help="the folder to make")
     about = "merge LoRA adapters into the weights (default: write the adapters alone, as peft does)"
     parser.add_argument("--merged", action="store_true", help=about)

@@ -1,4 +1,4 @@
-"""`seqcredit features`: images become rows of numbers; killed and given again, it goes on."""
+"""`seqcredit features`: images become rows of numbers; if it was interrupted, it goes on."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`seqcredit headroom`: what runs say by chance, by search, by their beliefs and at their best."""
+"""`seqcredit headroom`: scores of samples, of search, by the model's beliefs and at best."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ ABOUT = "measure what runs could still gain by choosing their words better"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, on what, and how many samples."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
+    shared.runs_argument(parser)
     shared.split_option(parser, "valid")
     about = "samples per source: half to choose from, half to judge by"
     shared.count_option(parser, "--samples", 32, about)

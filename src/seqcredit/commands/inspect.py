@@ -11,7 +11,7 @@ ABOUT = "show the credit of every token on an HTML page"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, which examples, and where to."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
+    shared.runs_argument(parser)
     shared.split_option(parser)
     shared.count_option(parser, "--count", 1000, "maximum number of examples")
     parser.add_argument("--source", metavar="TEXT", help="a sentence of your own instead of a split")

@@ -27,12 +27,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     drawn.add_argument("cells", nargs="+", metavar="RESULTS", type=shared.given, help=RESULTS)
     drawn.add_argument("--baseline", metavar="NAME", help="the row that others are compared with (default: MLE)")
     drawn = kind("curves", "learning curves: what runs have logged at each update")
-    drawn.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
+    shared.runs_argument(drawn)
     drawn.add_argument(
         "--only", nargs="+", default=[], metavar="KEY", help="only these curves, such as bleu reward entropy"
     )
     drawn = kind("credit", "what every token of a prediction is worth, as a heat map")
-    drawn.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
+    shared.run_argument(drawn)
     drawn.add_argument("--sentence", type=shared.positive, required=True, metavar="N", help="counted from 1")
     drawn.add_argument(
         "--critic", type=shared.given, metavar="RUN", help="whose critic judges (default: the run's own)"

@@ -10,7 +10,7 @@ from seqcredit.errors import UserError, require
 
 if TYPE_CHECKING:
     from seqcredit.data.images import Features
-    from seqcredit.data.prepared import Manifest
+    from seqcredit.data.manifest import Manifest
     from seqcredit.data.text import Example
 
 ABOUT = "turn parallel text or captions into a folder that training reads"
@@ -54,7 +54,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="split words into SIZE byte-pair pieces (needs sentencepiece)",
     )
-    about = "replace words that occur less than N times by <unk> (default: 1)"
+    about = "replace words that occur fewer than N times by <unk> (default: 1)"
     parser.add_argument("--min-count", type=shared.natural, default=1, metavar="N", help=about)
     parser.add_argument(
         "--max-vocabulary", type=shared.positive, metavar="N", help="keep only the N most frequent words"
@@ -70,8 +70,8 @@ def run(options: argparse.Namespace) -> int:
     """Read, count, write, and say what became of every split."""
     from seqcredit.data import iwslt
     from seqcredit.data.images import open_features
+    from seqcredit.data.manifest import PrepareOptions
     from seqcredit.data.prepare import prepare
-    from seqcredit.data.prepared import PrepareOptions
     from seqcredit.data.text import TextOptions
 
     source, target = options.languages

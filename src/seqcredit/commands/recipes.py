@@ -1,4 +1,4 @@
-"""`seqcredit recipes`: what can be trained."""
+"""`seqcredit recipes`: the built-in recipes."""
 
 import argparse
 

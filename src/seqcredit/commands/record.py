@@ -9,7 +9,7 @@ ABOUT = "keep the results of a finished run, with its command, in one file"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run, which file, and what it is compared with."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
+    shared.run_argument(parser)
     about = "the JSON to write, such as results/tatoeba-seeds/erac-1.json"
     parser.add_argument("cell", metavar="FILE", type=shared.wanted, help=about)
     about = "runs to compare it with, by paired bootstrap"

@@ -1,4 +1,4 @@
-"""`seqcredit resume`: a run goes on as if nothing had happened."""
+"""`seqcredit resume`: continues a run from its last checkpoint."""
 
 import argparse
 
@@ -9,7 +9,7 @@ ABOUT = "continue a run from its last checkpoint, bit for bit"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which run."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
+    shared.run_argument(parser)
     shared.machine_options(parser)
 
 

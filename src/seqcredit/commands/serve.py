@@ -9,7 +9,7 @@ ABOUT = "serve the credit page live: translate, score, edit"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, and where the page is."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
+    shared.runs_argument(parser)
     parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, only this computer")
     parser.add_argument("--port", type=shared.port, default=8765, help="default: 8765; 0 picks a free one")
     shared.backbone_option(parser)

@@ -1,4 +1,4 @@
-"""What several commands share: numbers checked as they are read, options, devices, runs with data, a live line."""
+"""What several commands share: checked numbers, options, devices, runs with data, a status line."""
 
 import argparse
 import contextlib
@@ -89,6 +89,16 @@ def _about(text: str) -> os.stat_result | None:
 
 
 # Options.
+
+
+def run_argument(parser: argparse.ArgumentParser) -> None:
+    """One run."""
+    parser.add_argument("run_folder", metavar="RUN", type=given, help="a run folder")
+
+
+def runs_argument(parser: argparse.ArgumentParser) -> None:
+    """One run or several."""
+    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=given, help="run folders")
 
 
 def device_option(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ ABOUT = "show images and their captions, by people and runs, in one PNG"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, which images, and where to."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
+    shared.runs_argument(parser)
     parser.add_argument("--images", type=shared.given, required=True, metavar="FOLDER", help="where the images are")
     parser.add_argument(
         "--out", type=shared.wanted, default=Path("sheet.png"), metavar="FILE", help="default: sheet.png"

@@ -28,7 +28,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     about = "put the folders of runs and results into this folder (default: here)"
     parser.add_argument("--into", type=shared.wanted, default=Path(), metavar="FOLDER", help=about)
-    about = "only these cells, and what they start from: `erac` or `erac-2`"
+    about = "only these cells and those that they start from: `erac` or `erac-2`"
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help=about)
     about = "change a key in all cells, such as phase.*.epochs=1; may be given several times"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=about)

@@ -11,7 +11,7 @@ ABOUT = "translate lines of text from a file or from standard input"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """By which run, which text, and how."""
-    parser.add_argument("run_folder", metavar="RUN", type=shared.given, help="a run folder")
+    shared.run_argument(parser)
     parser.add_argument(
         "file", nargs="?", default="-", type=shared.given, help="one sentence a line; - is standard input (default)"
     )

@@ -1,4 +1,4 @@
-"""`seqcredit tune`: a model from Hugging Face, examples and a reward, without a recipe."""
+"""`seqcredit tune`: trains a Hugging Face model on examples with a reward, without a recipe."""
 
 import argparse
 import tomllib
@@ -36,7 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metric", metavar="NAME", help="what decides which weights are best (default: bleu, or the reward)"
     )
-    shared.count_option(parser, "--longest-output", 100, "most tokens of an output")
+    shared.count_option(parser, "--longest-output", 100, "maximum tokens of an output")
     parser.add_argument("--seed", type=shared.natural, default=1, help="default: 1")
     parser.add_argument(
         "--out",

@@ -1,4 +1,4 @@
-"""`seqcredit verify`: every claim of the paper, on whole spaces of sequences: rewards x temperatures x spaces."""
+"""`seqcredit verify`: every claim of the paper, on whole spaces of sequences, for several rewards and temperatures."""
 
 import argparse
 import itertools

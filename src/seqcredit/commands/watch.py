@@ -11,7 +11,7 @@ ABOUT = "show learning curves of runs in progress"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Which runs, and how often."""
-    parser.add_argument("run_folders", nargs="+", metavar="RUN", type=shared.given, help="run folders")
+    shared.runs_argument(parser)
     parser.add_argument("--once", action="store_true", help="print them once and exit")
     parser.add_argument(
         "--every", type=shared.seconds, default=5.0, metavar="SECONDS", help="seconds between refreshes (default: 5)"

@@ -1,4 +1,4 @@
-"""What is lost by sequences that were drawn: functions of the log-probabilities of their own tokens alone.
+"""Losses of sampled sequences: functions of the log-probabilities of their own tokens only.
 
 Not in the paper: the systems that it compares itself with. As in `losses`, there is no reduction over tokens.
 """

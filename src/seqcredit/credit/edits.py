@@ -1,4 +1,4 @@
-"""Sequences drawn from P_R itself, where the pay-off is minus the edit distance to one reference.
+"""Sequences drawn from P_R exactly, if the pay-off is minus the edit distance to one reference.
 
 The reference is edited at random: words come in, are replaced or left out, so that every way to edit it is as likely as
 e^(- edits / tau) says. Some sequences are reached in several ways. Each is kept as often as e^(- distance / tau) over

@@ -1,4 +1,4 @@
-"""The objectives of `losses`, fast: from features and readout to a weighted sum, with no (N, V) tensor kept.
+"""The losses of `losses`, fast: from features and readout to a weighted sum, without keeping an (N, V) tensor.
 
 Chunks of rows that fit into the cache are scored, turned into the gradient of their scores and multiplied back at once.
 A loss equals the reference implementation in value and gradient; everything else that comes back is a constant.

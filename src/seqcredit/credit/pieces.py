@@ -1,4 +1,4 @@
-"""What the fused losses are made of: softmaxes of chunks, their soft values, the spread of Q as a quadratic form."""
+"""Parts of the fused losses: softmaxes of chunks, their soft values, the variance of Q as a quadratic form."""
 
 from collections.abc import Iterator
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Scores of all actions in many states, never written down: read and learned from in chunks that fit the cache.
+"""Scores of all actions in many states, computed in chunks that fit the cache and never stored as a whole.
 
 Packed tokens only: N states are the rows of a `Table`, and each of K tokens is taken at one of them: at the row of its
 own number, or at its row in `states`, so that sequences with a common beginning can share their states.

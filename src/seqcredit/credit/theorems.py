@@ -1,4 +1,4 @@
-"""The paper's claims as checks on one space, reward and temperature: each returns its largest error, 0 being perfect.
+"""The paper's claims as checks on one space, reward and temperature: each returns its largest error.
 
 Every check has two sides that are computed in different ways; where a loss or a value function of this package states
 the claim, one side is made with it.

@@ -1,4 +1,4 @@
-"""Batches of sentences of like length, in an order that is a function of seed and epoch.
+"""Batches of sentences of similar length, in an order that depends only on seed and epoch.
 
 A row of a batch is a pair: a reference with its source. Pairs are counted as the references are, so that where every
 example has one reference, pair i is example i. Pictures are an exception in two ways: they have no length, and a batch

@@ -1,4 +1,4 @@
-"""Images and what people said of them: TSV, Karpathy's JSON, annotations of MSCOCO."""
+"""Images and their captions: TSV, Karpathy's JSON, MSCOCO annotations."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -50,6 +50,7 @@ def rows_of(data: Iterable[Row]) -> list[Row]:
         splits = "give one of its values, such as data['train'], and others as `valid` and `test`."
         raise UserError(f"data is a dict of {', '.join(map(str, data))}: {splits}")
     datasets = sys.modules.get("datasets")
+    require(isinstance(data, Iterable), f"data is {data!r}: give rows, a .jsonl file, or a prepared folder.")
     stream = datasets is not None and isinstance(data, datasets.IterableDataset)
     require(not stream, "data is an IterableDataset, which may have no end: give list(data.take(10_000)), or so many.")
     return list(data)
@@ -62,12 +63,12 @@ def is_chat(source: object) -> TypeGuard[Messages]:
     return all(isinstance(one, Mapping) and {"role", "content"} <= set(one) for one in source)
 
 
-def have_references(rows: Iterable[Row]) -> bool:
+def have_references(rows: Iterable[Row], name: str = "data") -> bool:
     """Whether there is something to compare outputs with; without any rows there is nothing to say against it."""
-    there = [bool(_parts(row, f"data[{number}]")[1]) for number, row in enumerate(rows)]
+    there = [bool(_parts(row, f"{name}[{number}]")[1]) for number, row in enumerate(rows)]
     if any(there) and not all(there):
         raise UserError(
-            f"data[{there.index(False)}] has no references, and others have: give all of them some, or none."
+            f"{name}[{there.index(False)}] has no references, and others have: give all of them some, or none."
         )
     return any(there) or not there
 
@@ -104,7 +105,16 @@ def _parts(row: Row, where: str) -> tuple[object, list[str]]:
     references = [given] if isinstance(given, str) else [] if given is None else given
     if not isinstance(references, Sequence) or not all(isinstance(r, str) for r in references):
         raise UserError(f"{where}: its references are {given!r}, but they must be a text or a list of texts.")
+    _check_text(source, references, where)
     return source, [str(reference) for reference in references]
+
+
+def _check_text(source: object, references: Sequence[object], where: str) -> None:
+    """No half of a character, which no tokenizer takes, and no file."""
+    texts = [str(each["content"]) for each in source] if is_chat(source) else [source]
+    for text in (*texts, *references):
+        with in_words(UnicodeEncodeError, f"{where}: {text!r} holds half of a character: leave such characters out."):
+            str(text).encode()
 
 
 def _cut(text: str, tokenizer: Tokenizer, where: str) -> str:

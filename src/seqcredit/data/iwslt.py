@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from seqcredit.data.prepared import PrepareOptions
+from seqcredit.data.manifest import PrepareOptions
 from seqcredit.data.text import Cut, Example, TextOptions, lines, tokenizer
 from seqcredit.errors import UserError
 

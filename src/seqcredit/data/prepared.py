@@ -1,4 +1,4 @@
-"""A prepared folder: vocabularies, ids of every split mapped into memory, the words of the references, and a manifest.
+"""A prepared folder: vocabularies, ids of every split mapped into memory, the words of the references, a manifest.
 
 manifest.json               what was done with which options, counts, and the checksum of every other file
 source.vocab  target.vocab  one word a line, in the order of their ids
@@ -25,9 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqcredit.data.manifest import AGAIN
-from seqcredit.data.manifest import Manifest as Manifest  # also by this name
-from seqcredit.data.manifest import PrepareOptions as PrepareOptions
+from seqcredit.data.manifest import AGAIN, Manifest
 from seqcredit.data.storage import (
     MANIFEST,
     Pictures,

@@ -1,4 +1,4 @@
-"""One reader for each kind of file: JSON, TOML and tensors, checked as they are read; what is wrong is one sentence.
+"""One reader for each kind of file (JSON, TOML, tensors): checks it, and says in one sentence what is wrong.
 
 What a document must hold is said by types: `dict[str, int]`, a TypedDict, a dataclass. Tensors carry a checksum in the
 header of their own file, so that one flipped bit is noticed; files from before there was one are read as they are.

@@ -1,4 +1,4 @@
-"""The built-in pictures: coloured shapes on a plain ground, drawn here, with what people might say of them.
+"""The built-in pictures: coloured shapes on a plain background, drawn here, with captions.
 
 As with the phrases there are two registers that nothing in the picture tells apart. The casual one is the more
 frequent, but it opens in four ways, so that the likeliest first word of all belongs to the formal one.

@@ -1,4 +1,4 @@
-"""What lies on disk: arrays that grow, sequences of unequal length, and folders that appear whole or not at all."""
+"""Files on disk: arrays that grow, sequences of different lengths, folders that appear complete or not at all."""
 
 import fcntl
 import hashlib

@@ -3,13 +3,13 @@
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, NamedTuple
 
+from seqcredit.data.reading import readable
 from seqcredit.errors import UserError, in_words, require
 
 Cut = Callable[[str], list[str]]
@@ -97,20 +97,10 @@ def lines(path: Path) -> Iterator[str]:
     """Lines of a UTF-8 file as a stream, cut at newlines alone."""
     number = 0
     not_text = in_words(UnicodeDecodeError, lambda _: f"{path}, line {number} is not UTF-8: convert the file to UTF-8.")
-    with readable(path), not_text, path.open("rb") as file:
+    with readable(path, "give a file that can be read"), not_text, path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     require(number > 0, f"{path} is empty: give a file with one example a line.")
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """A file that cannot be opened or read within is the user's to mend."""
-    with (
-        in_words(OSError, lambda error: f"Cannot read {path}: {error.strerror}; give a readable file."),
-        in_words(FileNotFoundError, f"There is no file {path}: give a file that exists."),
-    ):
-        yield
 
 
 def tokenizer(options: TextOptions, language: str | None) -> Cut:

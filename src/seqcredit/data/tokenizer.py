@@ -1,4 +1,4 @@
-"""A model's own tokenizer in the place of vocabularies: text becomes its ids, and its ids become text again."""
+"""A model's own tokenizer instead of vocabularies: text becomes its ids, and ids become text."""
 
 import hashlib
 import json

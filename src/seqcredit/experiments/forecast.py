@@ -1,4 +1,4 @@
-"""Where a run stands and how long the rest will take, from what the logs of like runs have measured."""
+"""How far a run is and how long the rest will take, estimated from the logs of similar runs."""
 
 import heapq
 import itertools

@@ -1,4 +1,4 @@
-"""What results keep on disk, `result.json` of a run and cells: read in one way, with types and checksums."""
+"""Reading of `result.json` and of cells, with types and checksums."""
 
 from pathlib import Path
 from typing import TypedDict

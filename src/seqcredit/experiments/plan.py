@@ -1,8 +1,8 @@
-"""What a sweep is to run: a TOML of recipes, overrides and seeds becomes cells, each checked before anything starts."""
+"""The plan of a sweep: a TOML of recipes, overrides and seeds becomes cells, each checked before anything starts."""
 
 import itertools
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypedDict
@@ -26,9 +26,10 @@ from seqcredit.models.build import differences
 from seqcredit.options import check_keys, nearest
 from seqcredit.training import checkpoints
 from seqcredit.training.task import networks_of
+from seqcredit.types import Json
 
-KINDS = ("cell", "grid", "again")  # of entries, in the order in which they are read
-TOP = ("data", "runs", "results", "seeds", "set", *KINDS)
+TRAINED = ("cell", "grid")  # entries of what is trained; those of what is searched again come after them
+TOP = ("data", "runs", "results", "seeds", "set", *TRAINED, "again")
 SEARCH = ("beam", "longest_output", "length_penalty")  # how the test is searched: another way is a cell of its own
 
 
@@ -89,24 +90,15 @@ def read(
     data, runs, results = (Path(text_of(table, key, str(file))) for key in ("data", "runs", "results"))
     common = texts_of(table.get("set", []), "set", str(file))
     check_no_seed([text.partition("=")[0] for text in common], str(file))
-    entries = [(kind, entry) for kind in KINDS for entry in tables_of(table, kind, str(file))]
-    require(
-        any(kind != "again" for kind, _ in entries),
-        f"{file}: there is no [[cell]] and no [[grid]]; a sweep needs at least one.",
-    )
+    entries = [(kind, entry) for kind in TRAINED for entry in tables_of(table, kind, str(file))]
+    require(entries, f"{file}: there is no [[cell]] and no [[grid]]; a sweep needs at least one.")
     cells: dict[str, Planned] = {}
     for kind, entry in entries:
-        where = f"{file}: {kind} {entry.get('name', '')!r}"
-        made = (
-            searched_again(entry, tuple(cells.values()), overrides, where)
-            if kind == "again"
-            else cells_of(kind, entry, table.get("seeds"), common, overrides, where)
-        )
-        for cell in made:
-            if cell.id in cells:
-                twice = f"there are two cells {cell.name} with seed {cell.seed}"
-                raise UserError(f"{where}: {twice}; give each its own name, or other seeds.")
-            cells[cell.id] = cell
+        where = _where(file, kind, entry)
+        _add(cells, cells_of(kind, entry, table.get("seeds"), common, overrides, where), where)
+    for entry in tables_of(table, "again", str(file)):
+        where = _where(file, "again", entry)
+        _add(cells, searched_again(entry, tuple(cells.values()), overrides, where), where)
     resolved = _resolved(cells, str(file))
     wanted = _only(resolved, only, str(file)) if only else resolved
     plan = Plan(data_root / data, into / runs, into / results, wanted)
@@ -115,6 +107,18 @@ def read(
         _check_against(plan, cell, str(file))
         check_same(plan, cell)
     return plan
+
+
+def _where(file: Path, kind: str, entry: Json) -> str:
+    return f"{file}: {kind} {entry.get('name', '')!r}"
+
+
+def _add(cells: dict[str, Planned], made: Iterable[Planned], where: str) -> None:
+    """Each cell has a name of its own."""
+    for cell in made:
+        twice = f"there are two cells {cell.name} with seed {cell.seed}; give each its own name, or other seeds."
+        require(cell.id not in cells, f"{where}: {twice}")
+        cells[cell.id] = cell
 
 
 # Which cell is meant.

@@ -1,41 +1,15 @@
-"""The algorithms as a user asks for them: each is a plan of phases, pretraining included, with defaults that work.
+"""The paper's algorithms for Python users: each is a plan of phases, pretraining included, with good defaults.
 
-Every phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alone or in a list.
+The others are in `compared`. Every phase of `seqcredit.algorithms` can be given to `seqcredit.train` too, alone or in a
+list.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from typing import Literal, TypeVar
 
-from seqcredit.algorithms import (
-    ActorCritic,
-    Critic,
-    Grpo,
-    Mixer,
-    Mle,
-    Mrt,
-    Ocd,
-    Phase,
-    Raml,
-    Reinforce,
-    Scst,
-    SoftQ,
-    Vaml,
-)
-from seqcredit.algorithms import ScheduledSampling as Scheduled
-from seqcredit.options import (
-    ABOVE_0,
-    FROM_0,
-    FROM_1,
-    FROM_2,
-    NOT_NEGATIVE,
-    SHARE,
-    UP_TO_1,
-    Options,
-    changed,
-    in_common,
-    option,
-)
+from seqcredit.algorithms import ActorCritic, Critic, Mle, Phase, Raml, SoftQ, Vaml
+from seqcredit.options import ABOVE_0, FROM_0, FROM_1, NOT_NEGATIVE, SHARE, UP_TO_1, Options, changed, in_common, option
 
 P = TypeVar("P", bound=Phase)
 G = TypeVar("G", bound="Plan")
@@ -90,7 +64,7 @@ class MLE(Plan):
 
 @dataclass(frozen=True)
 class RAML(Plan):
-    """Reward augmented maximum likelihood: learn sequences near the references too, by their reward.
+    """Reward augmented maximum likelihood: also learn sequences near the references, weighted by their reward.
 
     >>> [phase.name for phase in RAML().phases(trained=True)]
     ['raml']
@@ -131,8 +105,8 @@ class VAML(Plan):
 class ERAC(Plan):
     """Entropy-regularised Actor-Critic: a critic learns what samples are worth, then actor and critic learn together.
 
-    A model that is not trained yet learns by MLE first. What comes back is the best by validation, the start included;
-    where the critic explains too little of what samples earn, it is the start.
+    A model that is not trained yet learns by MLE first. `train` returns the weights that validate best, or the starting
+    weights: also if the critic explains too little of what samples earn.
 
     >>> [phase.name for phase in ERAC(tau=0.04).phases(trained=False)]
     ['mle', 'critic', 'actor_critic']
@@ -175,150 +149,3 @@ class AC(ERAC):
     """
 
     tau: float = option(0.0, NOT_NEGATIVE)  # ERAC where it is above 0
-
-
-@dataclass(frozen=True)
-class AfterMle(Plan):
-    """One phase that starts from MLE: a model that is not trained yet learns by it first."""
-
-    mle_epochs: int = option(20, FROM_0)  # at most, for a model that is not trained yet
-    mle_learning_rate: float = option(0.002, ABOVE_0)
-
-    def phases(self, trained: bool) -> tuple[Phase, ...]:
-        """MLE where it is needed, then the phase."""
-        return (*self.mle_first(trained, self.mle_learning_rate, self.mle_epochs), self.last())
-
-    @abstractmethod
-    def last(self) -> Phase:
-        """The phase."""
-
-
-@dataclass(frozen=True)
-class Sampled(AfterMle):
-    """What learns from samples without a critic."""
-
-    learning_rate: float = option(0.0002, ABOVE_0)
-    samples: int = option(5, FROM_1)  # for each source
-    mle_weight: float = option(0.0, NOT_NEGATIVE)  # of the references' likelihood beside the reward
-    leash: float = option(0.0, NOT_NEGATIVE)  # weight of the KL to the model that it started from
-
-
-@dataclass(frozen=True)
-class REINFORCE(Sampled):
-    """REINFORCE: samples are made likelier by what they earn above the other samples of their sentence. No critic.
-
-    >>> [phase.name for phase in REINFORCE().phases(trained=False)]
-    ['mle', 'reinforce']
-    """
-
-    samples: int = option(5, FROM_1)  # for each source; 1 compares with the greedy output, as SCST does
-    entropy_weight: float = option(0.0, NOT_NEGATIVE)  # of the entropy of what the model says
-
-    def last(self) -> Phase:
-        """Leave-one-out, or SCST where there is nothing to leave out."""
-        baseline = "others" if self.samples > 1 else "greedy"
-        return self.phase(Reinforce, "reinforce", decay=0.7, baseline=baseline)
-
-
-@dataclass(frozen=True)
-class SCST(REINFORCE):
-    """Self-critical sequence training: REINFORCE with the greedy output as the baseline.
-
-    >>> SCST().phases(trained=True)[-1].baseline
-    'greedy'
-    """
-
-    samples: int = option(1, FROM_1)  # for each source
-
-    def last(self) -> Phase:
-        """Whatever the number of samples is."""
-        return self.phase(Scst, "scst", decay=0.7)
-
-
-@dataclass(frozen=True)
-class GRPO(Sampled):
-    """Group relative policy optimisation: what a sample earns above its group, in standard deviations, with a leash.
-
-    >>> GRPO(samples=4).phases(trained=True)[-1].samples
-    4
-    """
-
-    samples: int = option(8, FROM_2)  # for each source
-    leash: float = option(0.04, NOT_NEGATIVE)  # weight of the KL to the model that it started from
-
-    def last(self) -> Phase:
-        """One phase."""
-        return self.phase(Grpo, "grpo", decay=0.7)
-
-
-@dataclass(frozen=True)
-class MRT(Sampled):
-    """Minimum risk training: of some samples and the reference, those of a higher reward are made likelier.
-
-    >>> MRT(sharpness=0.01).phases(trained=True)[-1].sharpness
-    0.01
-    """
-
-    samples: int = option(10, FROM_1)  # for each source, beside the reference
-    sharpness: float = option(0.005, ABOVE_0)  # alpha, the power of the model's probabilities
-
-    def last(self) -> Phase:
-        """One phase."""
-        return self.phase(Mrt, "mrt", decay=0.7)
-
-
-@dataclass(frozen=True)
-class MIXER(Sampled):
-    """MIXER: MLE of the references' beginnings and REINFORCE from there on, of more and more tokens.
-
-    >>> [phase.name for phase in MIXER().phases(trained=False)]
-    ['mle', 'mixer']
-    """
-
-    samples: int = option(1, FROM_1)  # for each source
-    delta_start: int = option(2, FROM_0)  # tokens that are drawn at first, counted from the end
-    delta: int = option(2, FROM_0)  # tokens that are added
-    delta_every: int = option(100, FROM_1)  # number of updates until more are added
-
-    def last(self) -> Phase:
-        """One phase."""
-        return self.phase(Mixer, "mixer", decay=0.7)
-
-
-@dataclass(frozen=True)
-class OCD(Sampled):
-    """Optimal completion distillation: along its samples a model learns the words that are still best, exactly known.
-
-    It knows one reward, "edit".
-
-    >>> OCD(tau=0.1).phases(trained=True)[-1].tau
-    0.1
-    """
-
-    samples: int = option(1, FROM_1)  # for each source
-    tau: float = option(0.0, NOT_NEGATIVE)  # of the targets; 0: the best words alone, all alike
-    mle_weight: float = option(1.0, NOT_NEGATIVE)  # of the references' likelihood beside them
-
-    def last(self) -> Phase:
-        """One phase."""
-        return self.phase(Ocd, "ocd", decay=0.7)
-
-
-@dataclass(frozen=True)
-class ScheduledSampling(Plan):
-    """Scheduled sampling: MLE in which the model hears its own words more and more often. No reward.
-
-    >>> ScheduledSampling(most=0.5).phases(trained=True)[0].rate_of(10**6)
-    0.5
-    """
-
-    epochs: int = option(20, FROM_1)  # at most
-    learning_rate: float = option(0.002, ABOVE_0)
-    schedule: Literal["linear", "exponential", "sigmoid"] = "sigmoid"  # how the share of its own words rises
-    pace: float = option(300.0, ABOVE_0)  # updates: more is slower
-    most: float = option(0.25, SHARE)  # largest share of its own words
-    words: Literal["drawn", "greedy"] = "drawn"  # which of its own words it hears
-
-    def phases(self, trained: bool) -> tuple[Phase, ...]:
-        """One phase, whatever the model is."""
-        return (self.phase(Scheduled, "scheduled_sampling", decays=4),)

@@ -1,4 +1,4 @@
-"""How far a sweep is, read off the disk: what is there, what comes next, and how long the rest will take."""
+"""How far a sweep is, from the files on disk: what is done, what comes next, how long the rest will take."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from seqcredit.data.storage import MANIFEST
 from seqcredit.experiments.entries import Planned
 from seqcredit.experiments.forecast import Rates, Standing, makespan, total
 from seqcredit.experiments.plan import Plan
-from seqcredit.training import checkpoints
+from seqcredit.training import checkpoints, weights
 from seqcredit.training.log import CUT, log_entries
 from seqcredit.training.watch import duration
 from seqcredit.types import Json
@@ -24,8 +24,8 @@ def trained(plan: Plan, name: str) -> bool:
     cell, folder = plan.cells.get(name), plan.run(name)
     if cell is None:
         return True
-    weights = (folder / "weights" / f"{phase.name}.safetensors" for phase in cell.recipe.phase)
-    return all(path.exists() for path in weights) and (not cell.records or (folder / "result.json").exists())
+    names = [phase.name for phase in cell.recipe.phase]
+    return weights.finished(folder, names) == names and (not cell.records or (folder / "result.json").exists())
 
 
 def begun(folder: Path) -> bool:

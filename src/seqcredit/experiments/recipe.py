@@ -1,4 +1,4 @@
-"""Recipes: one TOML file tells one experiment, as frozen dataclasses.
+"""Recipes: one TOML file defines one experiment, as frozen dataclasses.
 
 `fidelity` fills the keys in which the paper and its authors' released code differ; a key in the recipe wins over it.
 """
@@ -34,16 +34,16 @@ class Recipe(Options):
     phase: tuple[Phase, ...]  # one [[phase]] each, in this order
     data: str = ""  # a prepared folder; the command line may give another
     fidelity: Fidelity = "default"  # fills the keys in which paper and released code differ; keys in the recipe win
-    seed: int = option(1, SEED)  # of weights, batches and samples
+    seed: int = option(1, SEED)  # seed of weights, batches and samples
     metric: str = option("bleu", one_or_own(METRICS))  # what runs are judged by, everywhere; or "my_file:function"
     payoff: Payoff = Payoff()  # what is optimised: [payoff]
     actor: Networks = LSTM()  # the network that writes: [actor]
     critic: Networks = LSTM(attention="mlp", dropout=0.0)  # the network that learns Q: [critic]
-    beam: int = option(5, FROM_1)  # of the final evaluation
-    length_penalty: float = option(0.0, NOT_NEGATIVE)  # of the final evaluation, which ranks by logp / length ** this
-    validation_beam: int = option(1, FROM_1)  # of validations; 1 is greedy search
-    longest_output: int = option(100, FROM_1)  # steps of the final evaluation
-    on_divergence: Literal["rollback", "record"] = "rollback"  # go back and halve the rate, or keep it as the result
+    beam: int = option(5, FROM_1)  # beam width of the final evaluation
+    length_penalty: float = option(0.0, NOT_NEGATIVE)  # final evaluation: ranks by logp / length ** this
+    validation_beam: int = option(1, FROM_1)  # beam width of validations; 1 is greedy search
+    longest_output: int = option(100, FROM_1)  # maximum tokens of an output in the final evaluation
+    on_divergence: Literal["rollback", "record"] = "rollback"  # halve the rate and go back, or stop and record it
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Recipe:

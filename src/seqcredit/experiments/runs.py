@@ -1,4 +1,4 @@
-"""The run folder: what was asked for, what happened, and what came out.
+"""The run folder: settings, log and results.
 
 recipe.toml      as given            resolved.toml   with every default
 run.json         command, seed, commit, data, versions

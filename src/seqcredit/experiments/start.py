@@ -1,4 +1,4 @@
-"""Before training begins: the device, the data, and what another run has already learned."""
+"""Before training: the device, the data, and phases that another run has finished."""
 
 import itertools
 from collections.abc import Callable, Mapping

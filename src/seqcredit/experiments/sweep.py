@@ -1,4 +1,4 @@
-"""`seqcredit sweep`: every missing cell of a plan, each in a process of its own.
+"""`seqcredit sweep`: every missing cell of a plan, each in its own process.
 
 What is on the disk says what is done, so a sweep may be killed at any moment and given again. A process that trains a
 cell holds the cell's lock and one of the folder's places for as long as it lives, also when its sweep has gone: the

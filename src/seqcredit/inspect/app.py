@@ -1,4 +1,4 @@
-"""`seqcredit serve`: the credit page, live. A sentence in, a translation that grows, tokens that can be changed.
+"""`seqcredit serve`: the credit page, live: type a sentence, watch it being translated, change tokens.
 
 The server is meant for the computer that it runs on. It answers requests for its own address alone, takes JSON of a
 bounded size, opens no file that a client names, and says what is wrong in one sentence. docs/serve.md lists the API.

@@ -1,4 +1,4 @@
-"""`seqcredit bench`: what a step of each algorithm costs here, above all as a multiple of an MLE step.
+"""`seqcredit bench`: what a step of each algorithm costs here, in milliseconds and in MLE steps.
 
 Times are noisy, so steps take turns and every figure is a median over rounds.
 """

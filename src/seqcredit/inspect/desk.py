@@ -1,4 +1,4 @@
-"""What the live page may ask, and what it is answered: translations that grow, and credit of what was changed."""
+"""Requests of the live page and their answers: translations word by word, and the credit of changed tokens."""
 
 import base64
 import io

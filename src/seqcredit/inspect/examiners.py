@@ -1,4 +1,4 @@
-"""Who judges? A run's actor, the critic that looks at it, and the pay-off of both."""
+"""What judges a run on the credit page: its actor, a critic, and the pay-off of both."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from seqcredit.experiments.runs import Run
 from seqcredit.models.policy import Network
 from seqcredit.results.evaluate import final_search
 from seqcredit.rewards.payoff import Payoff
+from seqcredit.search.sample import device_of
 from seqcredit.training.decoding import Search
 from seqcredit.types import Reward
 
@@ -35,7 +36,7 @@ class Examiner:
     @property
     def device(self) -> torch.device:
         """Where the actor is."""
-        return next(self.actor.parameters()).device
+        return device_of(self.actor)
 
     @property
     def tau(self) -> float:

@@ -1,4 +1,4 @@
-"""`seqcredit plot credit`: what every token of a prediction is worth, as a heat map."""
+"""`seqcredit plot credit`: the credit of every token of an output, as a heat map."""
 
 import math
 import textwrap

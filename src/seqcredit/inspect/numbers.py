@@ -1,4 +1,4 @@
-"""What was a token worth? Every number behind the credit page, as plain records.
+"""Every number behind the credit page, as plain records.
 
 Along a hypothesis a run's actor gives probabilities and a critic gives Q; the pay-off gives the rewards. An exact Q* is
 there where an oracle knows the pay-off: edit distance and Hamming, one reference, not too long.

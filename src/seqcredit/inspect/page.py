@@ -1,4 +1,4 @@
-"""Records of an inspection as one HTML page that needs nothing else, or as what the page's script reads.
+"""The credit page as one HTML file that needs nothing else, or as the data that its script reads.
 
 All that comes from data travels as compressed JSON in base64, which no markup can break out of, and is shown as text.
 The page's Content-Security-Policy allows this very script and this very style, and nothing from elsewhere.

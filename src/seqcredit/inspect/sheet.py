@@ -1,4 +1,4 @@
-"""`seqcredit sheet`: images with what people and networks say of them, on one page."""
+"""`seqcredit sheet`: images with captions by people and networks, on one page."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

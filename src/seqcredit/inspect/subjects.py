@@ -1,4 +1,4 @@
-"""What is judged? Sentences and pictures of a split, or typed ones, with what each run makes of them."""
+"""What the credit page shows: sentences and images of a split, or typed ones, with each run's outputs."""
 
 import itertools
 from collections.abc import Iterator, Sequence

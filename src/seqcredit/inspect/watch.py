@@ -12,7 +12,7 @@ from statistics import median
 from rich.text import Text
 
 from seqcredit.algorithms import Phase
-from seqcredit.data.prepared import Manifest
+from seqcredit.data.manifest import Manifest
 from seqcredit.data.storage import write_whole
 from seqcredit.errors import UserError, in_words
 from seqcredit.experiments.history import history, labels

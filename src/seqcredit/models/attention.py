@@ -1,4 +1,4 @@
-"""Where a network looks: a score for every pair of its states and the places of its source."""
+"""Attention: a score for every pair of a decoder state and a source position."""
 
 from collections.abc import Iterator
 

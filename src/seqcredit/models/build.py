@@ -32,6 +32,8 @@ TWINS = 2_000_003  # and for those of a second one beside it
 class Architecture(Options, ABC):
     """Options of a network, of whatever kind; `kind` names it in a recipe."""
 
+    reads: Literal["source", "references", "both"]  # critics
+
     @abstractmethod
     def actor(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network:
         """An actor with its first weights, a function of the seed: it knows `source` words, or sees such features."""
@@ -45,11 +47,11 @@ class Architecture(Options, ABC):
     @property
     def reads_source(self) -> bool:
         """Whether as a critic it reads what the actor reads, and nothing else."""
-        return False
+        return self.reads == "source"
 
     def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
         """A critic that is made as an actor is, because it reads what an actor reads; None for all others."""
-        return None
+        return self.actor(source, alphabet, seed + CRITICS, pictures) if self.reads_source else None
 
     @abstractmethod
     def said(self) -> str:
@@ -97,13 +99,13 @@ class LSTM(Architecture):
 
     embedding: int = option(256, FROM_1)  # size of the word vectors
     hidden: int = option(256, EVEN)  # size of the state
-    layers: int = option(1, LAYERS)  # of the encoder, and of the decoder
+    layers: int = option(1, LAYERS)  # layers of the encoder, and of the decoder
     attention: Literal["dot", "mlp", "none"] = "dot"  # "none" for an actor that looks at images
     input_feeding: bool = False  # the decoder also reads the last attention output
     dropout: float = option(0.3, BELOW_1)  # share of units that are dropped
     copy: int = option(0, FROM_0)  # critics: size of the word vectors of the copying critic; 0: none; try 64
     dueling: bool = False  # critics: adds a value shared by all words; starts at 0
-    twin: bool = False  # critics: two of them, of which the lower Q counts
+    twin: bool = False  # critics: two critics, of which the lower Q counts
     reads: Literal["references", "source"] = "references"  # critics; one that reads the source can guide a search
     kind = "lstm"
 
@@ -159,19 +161,10 @@ class LSTM(Architecture):
         values = [key for key in ("dueling", "twin") if getattr(self, key)]
         return f"{values[0]} is true, but only a critic gives values; leave it to [critic]." if values else None
 
-    @property
-    def reads_source(self) -> bool:
-        """As a critic."""
-        return self.reads == "source"
-
-    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
-        """A network like the actor, whose scores are Q."""
-        return self.actor(source, alphabet, seed + CRITICS, pictures) if self.reads_source else None
-
 
 @dataclass(frozen=True)
 class Transformer(Architecture):
-    """Our own small Transformer, for those who have no pretrained model: reads, then writes with a key-value cache.
+    """A small Transformer, trained from scratch, which writes with a key-value cache.
 
     >>> Transformer(width=128, heads=4).said()
     'Transformer, 3 x 128, 4 heads'
@@ -181,11 +174,11 @@ class Transformer(Architecture):
     """
 
     width: int = option(256, FROM_1)  # size of the states
-    layers: int = option(3, LAYERS)  # of the encoder, and of the decoder
-    heads: int = option(4, FROM_1)  # of attention
+    layers: int = option(3, LAYERS)  # layers of the encoder, and of the decoder
+    heads: int = option(4, FROM_1)  # attention heads
     dropout: float = option(0.1, BELOW_1)  # share of units that are dropped
     copy: int = option(64, FROM_0)  # critics: size of the word vectors of the copying critic; 0: none
-    twin: bool = False  # critics: two of them, of which the lower Q counts
+    twin: bool = False  # critics: two critics, of which the lower Q counts
     reads: Literal["references", "source"] = "references"  # critics; one that reads the source can guide a search
     decoder_only: bool = False  # one stack reads and writes; otherwise an encoder reads and a decoder writes
     kind = "transformer"
@@ -214,15 +207,6 @@ class Transformer(Architecture):
 
         return Twin(one(CRITICS), one(TWINS)) if self.twin else one(CRITICS)
 
-    @property
-    def reads_source(self) -> bool:
-        """As a critic."""
-        return self.reads == "source"
-
-    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
-        """A network like the actor, whose scores are Q."""
-        return self.actor(source, alphabet, seed + CRITICS, pictures) if self.reads_source else None
-
     def _network(
         self,
         source: int,
@@ -249,13 +233,13 @@ class HuggingFace(Architecture):
     A critic has the actor's body, and its first weights if it is made beside it.
     """
 
-    config: str = ""  # config.json in a line
-    generation: str = "{}"  # generation_config.json in a line
-    dropout: float = option(0.0, BELOW_1)  # of what the readout sees; nothing is dropped within the model
+    config: str = ""  # config.json as one line
+    generation: str = "{}"  # generation_config.json as one line
+    dropout: float = option(0.0, BELOW_1)  # dropout before the readout; none within the model
     copy: int = option(64, FROM_0)  # critics: size of the word vectors of the copying critic; 0: none
     reads: Literal["source", "references", "both"] = "references"  # critics
     shared: bool = False  # critics: a head on the actor's own body, which learns from the actor's loss alone
-    lora: str = ""  # settings of peft's LoraConfig in a line of JSON: then only adapters learn, and a critic's head
+    lora: str = ""  # peft's LoraConfig as one line of JSON: then only adapters learn, and a critic's head
     kind = "huggingface"
 
     @classmethod
@@ -285,15 +269,14 @@ class HuggingFace(Architecture):
         assert isinstance(body, Body)
         return self.critic_like(Borrowed(body), seed, references)
 
+    def source_critic(self, source: int, alphabet: Alphabet, seed: int, pictures: bool = False) -> Network | None:
+        """Its critics are made in one way, whatever they read."""
+        return None
+
     def critic_like(self, body: AnyBody, seed: int, references: Literal["own", "all"] = "own") -> Judge:
         """A critic with a body that knows something already."""
         generator = Generator().manual_seed(seed + CRITICS)
         return Judge(body, self.copy, self.reads, references, generator)
-
-    @property
-    def reads_source(self) -> bool:
-        """As a critic."""
-        return self.reads == "source"
 
     def said(self) -> str:
         """Which model it is."""

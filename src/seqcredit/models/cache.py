@@ -1,4 +1,4 @@
-"""What models of Hugging Face hand over: sources that were read, and key-value caches as rows that a search selects."""
+"""Memory and state of Hugging Face models: encoded sources, and key-value caches as rows that a search selects."""
 
 import copy
 from dataclasses import dataclass

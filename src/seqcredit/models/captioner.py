@@ -26,7 +26,7 @@ class Captioner(Writer):
         generator: Generator | None = None,
     ) -> None:
         super().__init__()
-        self.alphabet = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
+        self.alphabet = Alphabet.of(alphabet)
         self.dropout, self.fed, self.layers = dropout, 0, layers
         self.picture = nn.Linear(width, 2 * layers * hidden)
         self.embedding = nn.Embedding(self.alphabet.size, embedding)

@@ -1,4 +1,4 @@
-"""The judge: reads the reference, gives Q for every word after every prefix, and is followed by a slow copy."""
+"""The critic: reads the reference and gives Q for every word after every prefix; with its target network."""
 
 from dataclasses import replace
 from typing import Literal
@@ -41,7 +41,7 @@ class Critic(Seq2Seq):
         references: Literal["own", "all"] = "own",
         dueling: bool = False,
     ) -> None:
-        known = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
+        known = Alphabet.of(alphabet)
         actions = known.size
         shape = (embedding, hidden, layers)
         super().__init__(actions, known, *shape, attention, input_feeding, dropout, generator, known.eos)

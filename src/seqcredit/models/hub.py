@@ -1,4 +1,4 @@
-"""Models of Hugging Face as policies: from a model and its tokenizer, a folder, a name, or settings alone."""
+"""Hugging Face models as policies: from a model and its tokenizer, a folder, a name, or a configuration."""
 
 import copy
 import json
@@ -61,7 +61,7 @@ def alphabet_of(
     beyond = [number for number in (eos, unk) if number is not None and not 0 <= number < size]
     if beyond:
         raise UserError(f"The tokenizer has the id {beyond[0]}, but the model predicts {size}: give the model's own.")
-    special: set[object] = {*ends, *([] if tokenizer is None else tokenizer.all_special_ids)}
+    special: set[object] = {*ends, *([] if tokenizer is None else specials(tokenizer))}
     for holder in (config, generation):
         special |= {getattr(holder, f"{name}_token_id", None) for name in ("pad", "bos", "decoder_start")}
     known = size if tokenizer is None else min(size, len(tokenizer))
@@ -83,8 +83,15 @@ def answer_ends(tokenizer: "PreTrainedTokenizerBase", ends: Sequence[int]) -> li
     with suppress(Exception):  # whatever a template raises: `prompt` says it where it matters
         text = str(tokenizer.apply_chat_template(asked, tokenize=False))
         ids = tokenizer(text.rpartition(ANSWER)[2], add_special_tokens=False)["input_ids"]
-        return [number for number in ids if number in {*ends, *tokenizer.all_special_ids}][:1]
+        known = {*ends, *specials(tokenizer)} - {tokenizer.unk_token_id}
+        return [number for number in ids if number in known][:1]
     return []
+
+
+def specials(tokenizer: "PreTrainedTokenizerBase") -> set[int]:
+    """Ids that no text says: those with a part to play, and others that were added as special, as ends of turns are."""
+    added = tokenizer.added_tokens_decoder.items()
+    return {*tokenizer.all_special_ids, *(number for number, token in added if token.special)}
 
 
 def with_adapters(model: "PreTrainedModel", lora: str) -> "PreTrainedModel":
@@ -139,6 +146,17 @@ def whole(model: "PreTrainedModel") -> "PreTrainedModel":
     there = all(weight.is_floating_point() for weight in model.parameters())
     require(there, f"The weights of {type(model).__name__} are quantized: load it without, and train adapters (LoRA).")
     return nn.Module.float(copy.deepcopy(model))
+
+
+def frozen(model: "PreTrainedModel") -> set[str]:
+    """Names of the weights that do not learn."""
+    return {name for name, weight in model.named_parameters() if not weight.requires_grad}
+
+
+def unfilled(model: "PreTrainedModel") -> "PreTrainedModel":
+    """A model of the same settings without numbers: the positions of Marian and Pegasus are frozen from the first."""
+    with torch.device("meta"):
+        return type(model)(copy.deepcopy(model.config))
 
 
 def _actions(size: int, barred: Iterable[int]) -> Bool[Tensor, " V"] | None:

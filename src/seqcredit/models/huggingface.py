@@ -72,9 +72,7 @@ class Pretrained(Body[N, Cached]):
         """Inverted dropout for what the readout sees, or None where there is none to do."""
         if not self.training or self.dropout == 0:
             return None
-        weight = self._head.weight
-        kept = noise.uniform(length, self.width, device=weight.device) >= self.dropout
-        return Dropout(kept.to(weight.dtype).div_(1 - self.dropout))
+        return Dropout.drawn(self.dropout, noise, length, self.width, self._head.weight)
 
     @property
     def _head(self) -> nn.Linear:

@@ -1,4 +1,4 @@
-"""A critic of any body, its own or the actor's: a model reads and writes, and a head, which starts at 0, gives Q."""
+"""A critic with any body, its own or the actor's: a model, and a head that starts at 0 and gives Q."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -72,7 +72,7 @@ class Judge(Policy[Judged, Rows]):
 
     def encode(self, source: Int[Tensor, "B S"] | Int[Tensor, "B R L"]) -> Judged:
         """Read references, or one row of ids each."""
-        ids = self._in_a_row(source) if source.dim() == 3 else source
+        ids = _together(self._in_a_row(source) if source.dim() == 3 else source)
         inner = self.body.encode(ids)
         known = nn.functional.embedding(inner.ids.clamp(min=0), self.readout.weight[:, self.body.width :])
         common = nn.functional.pad(self.common.weight, (0, self.copy))
@@ -166,6 +166,12 @@ class Borrowed(AnyBody):
     def scored(self, features: Float[Tensor, "*B D"]) -> Scores:
         """What the owner would say."""
         return self._owner[0].scored(features)
+
+
+def _together(ids: Int[Tensor, "B S"]) -> Int[Tensor, "B L"]:
+    """Ids with all padding behind them, and no more of it than the longest row asks for: none takes a position."""
+    order = (ids == ABSENT).long().argsort(dim=1, stable=True)
+    return ids.gather(1, order[:, : max(1, int((ids != ABSENT).sum(1).max()))])
 
 
 def _normed(features: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:

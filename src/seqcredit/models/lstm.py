@@ -36,7 +36,7 @@ class Seq2Seq(Writer):
         source_eos: int = EOS,
     ) -> None:
         super().__init__()
-        self.alphabet = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
+        self.alphabet = Alphabet.of(alphabet)
         self.source_eos = source_eos
         self.dropout, self.fed, actions = dropout, hidden if input_feeding else 0, self.alphabet.size
         self.source_embedding = nn.Embedding(source_size, embedding)

@@ -1,4 +1,4 @@
-"""What the LSTMs of the paper hand over: their memory of a source, and their state between two words."""
+"""Memory and state of the paper's LSTMs: the encoded source, and the state between two words."""
 
 from dataclasses import dataclass
 

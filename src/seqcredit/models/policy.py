@@ -1,4 +1,4 @@
-"""What every part of seqcredit knows of a model: a policy reads, then scores the next token, all at once or one by one.
+"""What seqcredit needs from a model: a policy reads a source, then scores the next token, all at once or step by step.
 
 Actors and critics are policies alike: an actor's scores are logits, a critic's are Q. What a model remembers of its
 source and what it carries from token to token is its own affair, as long as rows of it can be selected: tensors, a
@@ -6,7 +6,8 @@ key-value cache, anything.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -108,6 +109,11 @@ class Linear(NamedTuple):
         """Itself."""
         return self
 
+    def of(self, ids: Int[Tensor, "*S"]) -> Float[Tensor, "*S"]:
+        """The score of one id in each state; no other is scored."""
+        found = (self.features * self.weight[ids]).sum(-1)
+        return found if self.bias is None else found + self.bias[ids]
+
 
 class Written(NamedTuple):
     """Scores that are written down already."""
@@ -134,6 +140,12 @@ class Dropout(Tensors):
     """What a model drops along some sequences, drawn once, so that sampling and the gradient see the same network."""
 
     kept: Float[Tensor, "B T D"]  # 0 where something is dropped, else above 1
+
+    @classmethod
+    def drawn(cls, share: float, noise: Noise, length: int, width: int, like: Tensor) -> "Dropout":
+        """Inverted dropout of a share of what is so wide, along sequences."""
+        kept = noise.uniform(length, width, device=like.device) >= share
+        return cls(kept.to(like.dtype).div_(1 - share))
 
     def at(self, rows: Int[Tensor, " N"], step: int) -> Float[Tensor, "N D"]:
         """Of some sequences at one step."""
@@ -306,3 +318,16 @@ class Readout:
         if self._product is None or self._of is not linear.weight:
             self._of, self._product = linear.weight, laid_out(linear.weight, linear.bias, self.states)
         return self._product(linear.features)
+
+
+@contextmanager
+def evaluating(*models: nn.Module) -> Iterator[None]:
+    """Without dropout; afterwards as before."""
+    were_training = [model.training for model in models]
+    for model in models:
+        model.eval()
+    try:
+        yield
+    finally:
+        for model, was in zip(models, were_training, strict=True):
+            model.train(was)

@@ -1,4 +1,4 @@
-"""An LSTM over sequences of any lengths, each from a state of its own, that gives all of its states.
+"""An LSTM over sequences of any lengths, each from its own initial state; returns all states.
 
 `torch.nn.LSTM` keeps its cells to itself, so nothing can branch off in the middle of a sequence. Here the steps of all
 sequences stand together, the first ones first, and sequences that have ended take no part. A tree has stems, which

@@ -69,7 +69,7 @@ class TransformerNetwork(Body[Source, Past]):
         alike: bool = False,
     ) -> None:
         super().__init__()
-        self.alphabet = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
+        self.alphabet = Alphabet.of(alphabet)
         size = self.alphabet.size
         require(width % (2 * heads) == 0, f"width = {width}, heads = {heads}: choose a width that 2 x heads divides")
         require(not alike or source == size, f"source = {source}: what reads the {size} ids that it writes has {size}")
@@ -141,8 +141,7 @@ class TransformerNetwork(Body[Source, Past]):
         """Inverted dropout for all places in the decoder, side by side; None where there is none to do."""
         if not self.training or self.dropout == 0:
             return None
-        kept = noise.uniform(length, self.drops * self.width, device=self.bos.device) >= self.dropout
-        return Dropout(kept.to(self.bos.dtype).div_(1 - self.dropout))
+        return Dropout.drawn(self.dropout, noise, length, self.drops * self.width, self.bos)
 
     def _write(
         self, memory: Source, state: Past, words: Float[Tensor, "B T D"], kept: Tensor | None

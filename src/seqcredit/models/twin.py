@@ -1,4 +1,4 @@
-"""Two critics side by side, of which the lower Q counts: so an actor does not chase what one of them overrates.
+"""Two critics of which the lower Q counts, so that an actor does not follow what one of them overrates.
 
 Fujimoto et al. (2018), as in the soft Actor-Critic of Haarnoja et al. (2018).
 """

@@ -42,7 +42,7 @@ class Wrapped(Policy[Source, Words]):
         reads: Literal["source", "references"] = "source",
     ) -> None:
         super().__init__()
-        self.alphabet = Alphabet(alphabet) if isinstance(alphabet, int) else alphabet
+        self.alphabet = Alphabet.of(alphabet)
         self.module, self.readout, self.reads = module, readout, reads
 
     @property

@@ -1,4 +1,4 @@
-"""The half of the paper's networks that writes: an LSTM over the words so far."""
+"""The decoder of the paper's networks: an LSTM over the words so far."""
 
 from abc import abstractmethod
 from contextlib import AbstractContextManager, nullcontext
@@ -85,9 +85,7 @@ class Writer(Policy[Memory, State], Branching):
         """Inverted dropout for what the readout sees, or None where there is none to do."""
         if not self.training or self.dropout == 0:
             return None
-        weight = self.readout.weight
-        kept = noise.uniform(length, self.decoder.hidden_size, device=weight.device) >= self.dropout
-        return Dropout(kept.to(weight.dtype).div_(1 - self.dropout))
+        return Dropout.drawn(self.dropout, noise, length, self.decoder.hidden_size, self.readout.weight)
 
     def _scored(self, vectors: Float[Tensor, "*B F"]) -> Linear:
         """Scores by the readout."""

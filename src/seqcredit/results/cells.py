@@ -1,4 +1,4 @@
-"""Result cells to make tables and figures from: files of `results/`, or run folders."""
+"""Cells to make tables and figures from: files of `results/`, or run folders."""
 
 import gzip
 import math

@@ -1,4 +1,4 @@
-"""Credit error of a run's critic, beside that of one that has learned nothing."""
+"""Credit error of a run's critic, beside that of an untrained one."""
 
 from typing import NamedTuple
 

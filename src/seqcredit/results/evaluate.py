@@ -1,4 +1,4 @@
-"""The final figures of a run: decode a split with beam search, score it, write both down together.
+"""The final scores of a run: decodes a split with beam search, scores it, and saves both.
 
 `result.json` and `hypotheses/test.txt` are the run's own: its last phase on the test set, searched as the recipe says.
 What is evaluated on another split, of another phase, searched otherwise or by another metric goes to `evaluations/`.

@@ -1,4 +1,4 @@
-"""One folder that can translate elsewhere: weights, vocabularies, settings and a model card."""
+"""One folder that can translate on another machine: weights, vocabularies, settings and a model card."""
 
 import copy
 import dataclasses
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from seqcredit.algorithms import objective_of
 from seqcredit.data.prepared import Prepared
-from seqcredit.data.reading import signed, write_tensors
+from seqcredit.data.reading import signed
 from seqcredit.data.storage import MANIFEST, checksum, new_folder, write_json
 from seqcredit.errors import UserError
 from seqcredit.experiments import kept
@@ -19,6 +19,7 @@ from seqcredit.models.hub import merged, save_adapters
 from seqcredit.models.huggingface import DecoderOnly, EncoderDecoder
 from seqcredit.models.policy import Network
 from seqcredit.rewards.figures import KEPT, figure
+from seqcredit.training import weights
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
 
 def export(run: Run, prepared: Prepared, out: Path, phase: str | None = None) -> None:
     """Write the actor of a finished phase, the last one by default, with all that it needs and nothing else."""
-    weights = {key: tensor for key, tensor in run.weights(phase).items() if key.startswith("actor.")}
+    actor = {key: tensor for key, tensor in run.weights(phase).items() if key.startswith("actor.")}
     name = phase or run.phases_done()[-1]
     with new_folder(out) as folder:
-        (folder / "weights").mkdir()
-        write_tensors(folder / "weights" / f"{name}.safetensors", weights)
+        weights.save(folder, name, actor)
         for file in ("recipe.toml", "resolved.toml"):
             shutil.copyfile(run.folder / file, folder / file)
         about = {key: value for key, value in run.about.items() if key != "command"} | {"data": "data"}  # no paths

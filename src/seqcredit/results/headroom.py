@@ -1,4 +1,4 @@
-"""`seqcredit headroom`: what could still be gained from an actor, by deciding otherwise and by knowing more.
+"""`seqcredit headroom`: how much a model could still gain by better decisions.
 
 A pay-off teaches an actor to choose the output that scores best on average, given what the actor believes. Search comes
 near to that without being taught. How near, samples of the actor tell before anything is trained.
@@ -158,7 +158,7 @@ def _heard(
 ) -> Json:
     """Metric and mean pay-off of every way that is asked for, the nats that a token of the references costs, and the
     entropy of a state of its samples."""
-    device, began = next(speaker.actor.parameters()).device, time.perf_counter()
+    device, began = device_of(speaker.actor), time.perf_counter()
     words: dict[str, list[list[str]]] = {}
     references: list[list[list[str]]] = []
     earned: dict[str, float] = {}

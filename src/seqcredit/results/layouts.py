@@ -1,4 +1,4 @@
-"""What a table is about, besides recipes by seeds: the paper's tables, credit errors, headroom, a search."""
+"""The layouts of a table besides recipes by seeds: the paper's tables, credit errors, headroom and others."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -131,8 +131,7 @@ def curves(histories: "Mapping[str, History]", path: Path, only: Collection[str]
         panel.xaxis.set_major_locator(pyplot.MaxNLocator(5, integer=True))
         panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         panel.grid(alpha=0.3)
-    lines = [pyplot.Line2D([], [], **_style(number), label=name) for number, name in enumerate(histories)]
-    figure.legend(handles=lines, loc="outside lower center", ncols=min(6, len(lines)), frameon=False)
+    _legend(figure, [*histories], 6)
     save(figure, path)
 
 
@@ -154,8 +153,7 @@ def credit_curves(cells: "Sequence[Cell]", path: Path) -> None:
         panel.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.yaxis.set_minor_formatter(lambda value, _: "")
         panel.grid(alpha=0.3, which="both")
-    lines = [load_pyplot().Line2D([], [], **_style(number), label=name) for number, name in enumerate(names)]
-    figure.legend(handles=lines, loc="outside lower center", ncols=min(2 * len(shown), len(lines)), frameon=False)
+    _legend(figure, names, 2 * len(shown))
     save(figure, path)
 
 
@@ -175,10 +173,14 @@ def costs(cells: "Sequence[Cell]", path: Path) -> None:
         panel.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         panel.grid(alpha=0.3)
     panels[0].set_ylabel(f"validation {tables.metric_of(cells).label}")
-    names = [tables.label(name, groups) for name in groups]
-    lines = [load_pyplot().Line2D([], [], **_style(number), label=name) for number, name in enumerate(names)]
-    figure.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
+    _legend(figure, [tables.label(name, groups) for name in groups], 4)
     save(figure, path)
+
+
+def _legend(figure: "Figure", names: Sequence[str], columns: int) -> None:
+    """Below the panels: what the line of each number is of."""
+    lines = [load_pyplot().Line2D([], [], **_style(number), label=name) for number, name in enumerate(names)]
+    figure.legend(handles=lines, loc="outside lower center", ncols=columns, frameon=False)
 
 
 def _style(number: int, marked: bool = True) -> Json:

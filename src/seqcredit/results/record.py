@@ -1,4 +1,4 @@
-"""Cells of `results/`: what one finished run measured, small enough to keep, with what it takes to repeat it."""
+"""Cells of `results/`: the measurements of one finished run, with the command that repeats it."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""`seqcredit report`: what people found, in their words, with tables and figures made from the cells of `results/`."""
+"""`seqcredit report`: findings in words, with tables and figures made from the cells of `results/`."""
 
 import os
 import re

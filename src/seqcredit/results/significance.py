@@ -1,4 +1,4 @@
-"""How often chance alone makes such a difference: paired bootstrap of any metric, over examples and over runs."""
+"""Significance: paired bootstrap of any metric, over examples and over runs."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

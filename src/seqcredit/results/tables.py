@@ -1,4 +1,4 @@
-"""`seqcredit table`: cells as a table in Markdown, LaTeX or CSV; what is missing stays visibly missing."""
+"""`seqcredit table`: cells as a table in Markdown, LaTeX or CSV; a missing cell is shown as missing."""
 
 import csv
 import io

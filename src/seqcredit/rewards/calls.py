@@ -1,4 +1,4 @@
-"""A function of the user's: what it is given, what it may answer, and where it runs."""
+"""Calls of a user's function: its arguments, its answer, and the process that it runs in."""
 
 import math
 import pickle
@@ -74,7 +74,8 @@ class Calls:
         found = finite(value)
         if found is None:
             got = f"the function returned {shown(value)} for the prefix {prefix}"
-            raise UserError(f"{self.name}: {got}, return a finite float.")
+            advice = ", and set batched for a function of lists" if isinstance(value, list) else ""
+            raise UserError(f"{self.name}: {got}, return a finite float{advice}.")
         return found
 
     def _elsewhere(self, chunks: Sequence[Sequence[Arguments]]) -> list[float]:

@@ -1,4 +1,4 @@
-"""What results keep: a figure, its metric and its signature. Older ones have BLEU and no word about their metric."""
+"""Scores in results, with metric and signature. Older results have BLEU and do not name their metric."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

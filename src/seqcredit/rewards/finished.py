@@ -1,4 +1,4 @@
-"""All of a reward at the end."""
+"""A reward that comes entirely at the end."""
 
 from dataclasses import dataclass, replace
 
@@ -66,7 +66,7 @@ def read_by(reward: Reward, spell: Spell, spell_source: Spell) -> Reward:
         case TextReward():
             return reward.read_by(spell, spell_source)
         case Weighted():
-            return Weighted([(weight, read_by(part, spell, spell_source)) for weight, part in reward.parts])
+            return Weighted([(weight, read_by(part, spell, spell_source)) for weight, part in reward.rewards])
         case OnlyFinished() | OwnReference():
             return replace(reward, reward=read_by(reward.reward, spell, spell_source))
     return reward

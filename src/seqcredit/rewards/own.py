@@ -1,4 +1,4 @@
-"""A reward by one reference."""
+"""A reward against one reference only, the one that is learned from."""
 
 from dataclasses import dataclass
 

@@ -37,14 +37,14 @@ class Payoff(Options):
 
     metric: str = option("bleu", one_or_own(METRICS))  # or "my_file:function" of (text, references), beside the recipe
     smoothing: Literal["add-one", "add-one-above-1", "floor", "exponential", "none"] = "add-one"  # bleu
-    precision: float = option(0.6, UP_TO_1)  # linear-bleu: of unigrams, as the actor has it on validation data
-    falling: float = option(0.5, UP_TO_1)  # linear-bleu: the precision of n-grams over that of (n-1)-grams
-    length: float = option(1.0, UP_TO_1)  # linear-bleu: of all outputs over that of the references
+    precision: float = option(0.6, UP_TO_1)  # linear-bleu: the actor's unigram precision on validation data
+    falling: float = option(0.5, UP_TO_1)  # linear-bleu: the precision of n-grams divided by that of (n-1)-grams
+    length: float = option(1.0, UP_TO_1)  # linear-bleu: the length of all outputs divided by that of the references
     scaled: bool = True  # bleu: times the reference's length, for the token rewards
     unk_matches: bool = True  # an unknown word matches an unknown word of the reference
-    brevity: Literal["closest", "mean"] = "closest"  # bleu: the length to reach; several references let it be short
+    brevity: Literal["closest", "mean"] = "closest"  # bleu: which reference length the brevity penalty uses
     unfinished: Literal["score", "without_brevity", "nothing"] = "score"  # how an unfinished prefix is scored
-    references: Literal["all", "own"] = "all"  # "own": only the one that is learned from, as in the paper
+    references: Literal["all", "own"] = "all"  # "own": only the reference that is learned from, as in the paper
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""A reward by the length of the reference, or not."""
+"""A reward multiplied by the length of the reference, or not."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a reward is asked for: R of every prefix, or of whole sequences alone, with the source where it wants that."""
+"""Calls of a reward: R of every prefix or only of whole sequences, with the source if the reward wants it."""
 
 from collections.abc import Callable
 

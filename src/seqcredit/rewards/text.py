@@ -141,6 +141,10 @@ def wanted_by(function: Callable[..., object], name: str = "The reward") -> Want
     >>> wanted_by(lambda text, source: 0.0)
     'source'
     """
+    forms = "(text, references), (text, source) or (text, references, source)"
+    require(
+        callable(function), f"{name} is {function!r}: give a name, one of seqcredit.rewards, or a function of {forms}."
+    )
     try:
         signature = inspect.signature(function.forward if isinstance(function, nn.Module) else function)
     except (TypeError, ValueError):
@@ -151,7 +155,6 @@ def wanted_by(function: Callable[..., object], name: str = "The reward") -> Want
         return "both"
     if _takes(signature, 2):
         return "source" if names.get(1) in SOURCE else "references"
-    forms = "(text, references), (text, source) or (text, references, source)"
     raise UserError(f"{name}: the function takes {signature}, but it must be one of {forms}.")
 
 

@@ -3,18 +3,20 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqcredit.errors import require
 from seqcredit.rewards.scores import final_scores, prefix_scores
+from seqcredit.rewards.text import TextReward
 from seqcredit.types import Reward
 
 
 @dataclass(frozen=True)
 class Weighted:
-    """The sum of other rewards, each times a weight.
+    """The sum of other rewards, each times a weight. A function of texts is one, too: see `TextReward`.
 
     >>> import torch
     >>> from seqcredit.rewards import Custom, EditDistance
@@ -23,12 +25,17 @@ class Weighted:
     tensor([[-2.0000, -0.5000,  1.0000,  1.0000]])
     """
 
-    parts: Sequence[tuple[float, Reward]]
+    parts: Sequence[tuple[float, Reward | Callable[..., object]]]
 
     def __post_init__(self) -> None:
         require(self.parts, "Weighted: there is no reward in it, give pairs of a weight and a reward.")
         for weight, _ in self.parts:
             require(math.isfinite(weight), f"Weighted: a weight is {weight}, but it must be finite.")
+
+    @cached_property
+    def rewards(self) -> list[tuple[float, Reward]]:
+        """The parts, functions of texts among them as what they are."""
+        return [(weight, part if isinstance(part, Reward) else TextReward(part)) for weight, part in self.parts]
 
     def prefix_scores(self, tokens: Int[Tensor, "B T"], references: Int[Tensor, "B R L"]) -> Float[Tensor, "B T+1"]:
         """R of the first 0, 1, ..., T tokens."""
@@ -48,7 +55,7 @@ class Weighted:
 
     def total(self, of: Callable[[Reward], Tensor]) -> Tensor:
         """The weighted sum of what is asked of each reward."""
-        (weight, first), *others = self.parts
+        (weight, first), *others = self.rewards
         found = weight * of(first)
         for weight, part in others:
             found = found + weight * of(part)

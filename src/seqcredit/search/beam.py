@@ -1,4 +1,4 @@
-"""Beam search for any policy: the best sequences that a few hypotheses at a time lead to.
+"""Beam search for any policy.
 
 A guide adds to the score of every continuation what a critic says that it is worth: see `search.guided`.
 """

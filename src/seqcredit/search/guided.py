@@ -1,4 +1,4 @@
-"""Search guided by a value: a critic that reads the source adds what it expects of every continuation.
+"""Guided search: a critic that reads only the source adds its prediction to the score of each hypothesis.
 
 Li, Monroe and Jurafsky (2017), Q(BLEU): a hypothesis is ranked by log p + weight * Q(source, its words), where Q is the
 reward that a whole output beginning with these words is expected to have. No critic that reads the reference will do.

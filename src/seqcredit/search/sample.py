@@ -1,4 +1,4 @@
-"""Sampling and greedy search: one word after another, for any policy.
+"""Sampling and greedy search, word by word, for any policy.
 
 The bound counts eos. At position bound - 1 only eos is allowed: it has probability 1 there, in sampling and in beam
 search alike, as in the paper's bounded sequences.

@@ -1,5 +1,6 @@
-"""A run's log, copied to where curves are looked at: TensorBoard, Weights & Biases, MLflow."""
+"""Copies of a run's log for TensorBoard, Weights & Biases and MLflow."""
 
+import importlib
 import json
 import os
 import shutil
@@ -8,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from seqcredit.errors import in_words, needing, require
 from seqcredit.training.log import validated
@@ -27,10 +28,15 @@ PROJECT = "seqcredit"  # of Weights & Biases, and an experiment of MLflow, where
 class Board(ABC):
     """Somebody who is told every number of a log."""
 
+    name: ClassVar[str]  # as a run asks for it; so is its package called, and what installs that
+    title: ClassVar[str]
+    module: ClassVar[str]  # what it takes
+
     @classmethod
-    @abstractmethod
     def needs(cls) -> None:
         """One sentence where its package is absent."""
+        with needing(cls.name, cls.name, cls.title):
+            importlib.import_module(cls.module)
 
     @abstractmethod
     def __init__(self, folder: Path) -> None:
@@ -48,13 +54,8 @@ class Board(ABC):
 class TensorBoard(Board):
     """A folder of the run's, written anew whenever it starts or resumes."""
 
+    name, title, module = "tensorboard", "TensorBoard", "torch.utils.tensorboard"
     writer: "SummaryWriter"
-
-    @classmethod
-    def needs(cls) -> None:
-        """One sentence where its package is absent."""
-        with needing("tensorboard", "tensorboard", "TensorBoard"):
-            import torch.utils.tensorboard  # noqa: F401
 
     def __init__(self, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -76,8 +77,6 @@ class TensorBoard(Board):
 
 class Remembering(Board):
     """One that keeps what it was told: a resumed run goes on where it is, and repeats nothing."""
-
-    name: str
 
     def __init__(self, folder: Path) -> None:
         self.place, self.lines = folder / REPORTED, 0
@@ -111,14 +110,8 @@ class Remembering(Board):
 class WeightsAndBiases(Remembering):
     """A run of Weights & Biases; WANDB_MODE, WANDB_PROJECT and the others of its variables count as ever."""
 
-    name = "wandb"
+    name, title, module = "wandb", "Weights & Biases", "wandb"
     session: "wandb.Run"
-
-    @classmethod
-    def needs(cls) -> None:
-        """One sentence where its package is absent."""
-        with needing("wandb", "wandb", "Weights & Biases"):
-            import wandb  # noqa: F401
 
     def start(self, folder: Path, run: str | None) -> str:
         """Its settings are the recipe."""
@@ -147,14 +140,8 @@ class WeightsAndBiases(Remembering):
 class MLflow(Remembering):
     """A run of MLflow; MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME say where."""
 
-    name = "mlflow"
+    name, title, module = "mlflow", "MLflow", "mlflow"
     client: "MlflowClient"
-
-    @classmethod
-    def needs(cls) -> None:
-        """One sentence where its package is absent."""
-        with needing("mlflow", "mlflow", "MLflow"):
-            import mlflow  # noqa: F401
 
     def start(self, folder: Path, run: str | None) -> str:
         """In an experiment, which is made where it is not there."""
@@ -183,13 +170,13 @@ class MLflow(Remembering):
         self.client.set_terminated(self.run)
 
 
-BOARDS: dict[str, type[Board]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases, "mlflow": MLflow}
+BOARDS: dict[str, type[Board]] = {each.name: each for each in (TensorBoard, WeightsAndBiases, MLflow)}
 
 
 def check(name: str | None) -> None:
     """Whether there is such a board, and what it needs; asked before a run folder is made."""
     if name is not None:
-        require(name in BOARDS, f"report_to is {name!r}: choose one of {', '.join(BOARDS)}.")
+        require(name in [*BOARDS], f"report_to is {name!r}: choose one of {', '.join(BOARDS)}.")
         BOARDS[name].needs()
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints that survive: tensors and JSON in a folder that appears whole or not at all.
+"""Checkpoints: tensors and JSON in a folder that appears complete or not at all.
 
 Tensors are in safetensors, a file for each group. Those of sharded networks are in files of each process's own, as
 torch.distributed.checkpoint writes them: any number of processes can read them, also one alone.

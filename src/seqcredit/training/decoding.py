@@ -1,4 +1,4 @@
-"""From a network and a split to words."""
+"""From a network and a split to output texts."""
 
 import math
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import torch
 from seqcredit.data.batches import collate, from_sentences, sequential_batches, to_device
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import UserError
-from seqcredit.models.policy import M, Network, Policy, S
+from seqcredit.models.policy import M, Network, Policy, S, evaluating
 from seqcredit.search import Guide, beam, greedy, replace_unknown
 from seqcredit.types import Json
 
@@ -38,14 +38,12 @@ def decode(
     model: Network, prepared: Prepared, split: Split, search: Search, device: torch.device | str = "cpu"
 ) -> list[list[str]]:
     """The best translation of each example, in the split's order; a critic reads the references."""
-    was_training = model.training
-    model.eval()
     batches, restore = sequential_batches(split, search.batch_size)
     words: list[list[str]] = []
-    for pairs in batches:
-        batch = to_device(collate(split, pairs), device)
-        words += search_in(model, prepared, model.read(batch), batch.source, search)
-    model.train(was_training)
+    with evaluating(model):
+        for pairs in batches:
+            batch = to_device(collate(split, pairs), device)
+            words += search_in(model, prepared, model.read(batch), batch.source, search)
     return [words[place] for place in restore]
 
 

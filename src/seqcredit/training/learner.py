@@ -1,4 +1,4 @@
-"""One phase's networks, their optimizers and one update. It knows nothing of files, epochs or validation."""
+"""The networks of one phase, their optimizers and one update. It knows no files, epochs or validation."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""`log.jsonl`, everything that a run measures: written a line at a time, and read as curves, also meanwhile."""
+"""`log.jsonl`, everything that a run measures: written line by line, and read as curves during the run too."""
 
 import json
 import math

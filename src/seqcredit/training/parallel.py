@@ -1,4 +1,4 @@
-"""A network that several processes train: each has a copy of it, or, in `shards.py`, a part of every weight.
+"""A network that several processes train: each has a copy, or, in `shards.py`, a part of every weight.
 
 Policies are asked for scores, states and samples and never called, so there is nothing to be gained by wrapping them.
 What torch's DistributedDataParallel and `fully_shard` wrap is a module that has their weights and gives a loss: all

@@ -1,4 +1,4 @@
-"""Whether products in bf16 can be computed here.
+"""Whether this processor can compute products in bf16.
 
 Some virtual machines announce AMX and stop every process that uses it; oneDNN believes them. Nobody can ask but a
 process that may die of it.

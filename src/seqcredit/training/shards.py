@@ -1,4 +1,4 @@
-"""Networks of which every process has a part: torch's `fully_shard`, FSDP2, and how the parts are kept."""
+"""Sharded networks: each process has a part of them (torch's `fully_shard`, FSDP2), and how the parts are saved."""
 
 import warnings
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Where a run stands between two updates, and how it is shown."""
+"""The state of a run between two updates, and how it is shown."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

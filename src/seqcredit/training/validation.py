@@ -1,13 +1,13 @@
-"""What a trainer can find out about its networks on validation data."""
+"""What a trainer can measure on validation data."""
 
 import torch
 
-from seqcredit.algorithms.exact import evaluating
 from seqcredit.algorithms.phase import Criterion, Examples, Progress
 from seqcredit.data.batches import collate, to_device
 from seqcredit.data.prepared import Prepared
 from seqcredit.draws import Noise
 from seqcredit.errors import UserError
+from seqcredit.models.policy import evaluating
 from seqcredit.rewards.metrics import corpus
 from seqcredit.training import watch
 from seqcredit.training.decoding import Search, decode

@@ -1,4 +1,4 @@
-"""What a run shows while it goes: a line that says where it stands, and the alarm when it is lost."""
+"""What a run prints: a status line, and a warning when it diverges."""
 
 import math
 from collections.abc import Mapping, Sequence

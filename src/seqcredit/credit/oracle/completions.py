@@ -1,4 +1,4 @@
-"""What the best completion of any prefix is worth by edit distance: Q* at temperature 0, for every word, at no cost.
+"""The best completion of any prefix by edit distance: the exact Q* at temperature 0, for every word.
 
 The best completion of a prefix goes on where its row of the edit table is least, and copies the rest of the reference.
 Sabour et al. (2019), optimal completion distillation.
