@@ -174,6 +174,7 @@ def _command(
             os.setgroups([])
             os.setgid(NOBODY)
             os.setuid(NOBODY)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.argv = ["seqcredit", *words]
         from seqcredit.cli import main
 

@@ -46,7 +46,7 @@ def test_a_model_without_an_end_or_a_readout_is_refused() -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
-        ("config.json", b'"d_model": 16', b'"d_model": "a"', "folder with config.json and weights, .* d_model"),
+        ("config.json", b'"d_model": 16', b'"d_model": "a"', "folder with config.json and weights, .*d_model"),
         ("config.json", b'"d_model": 16', b'"d_model": 8', "cannot be loaded: give a folder"),
         ("model.safetensors", b"dtype", b"dtipe", r"cannot be loaded: .*\(SafetensorError: "),
         ("tokenizer.json", b'"model"', b'"modul"', "has no tokenizer that can be loaded: save it beside the model"),
