@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import seqcredit
+from seqcredit import named
 from seqcredit.cli import main
 from seqcredit.commands import GROUPS, recipes
 from seqcredit.errors import UserError
@@ -192,6 +193,39 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     code += "from seqcredit.cli import main; main(['recipes'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_reader_that_went_before_the_end_is_no_error() -> None:
+    """What is still kept back when a command ends is not written then either."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    try:
+        line = [sys.executable, "-m", "seqcredit", "recipes"]
+        done = subprocess.run(line, stdout=writes, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writes)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_letters_that_the_output_does_not_have_are_said() -> None:
+    code = "from seqcredit.commands import recipes\nrecipes.run = lambda _: print('\u03c4')\n"
+    code += "from seqcredit.cli import main; main(['recipes'])"
+    line, ascii_only = [sys.executable, "-c", code], {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env=ascii_only)
+    said = "seqcredit: The output is ascii, which has no '\\u03c4': set PYTHONIOENCODING=utf-8.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+def test_what_fails_in_a_file_of_ones_own_is_not_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "mine_that_fails.py").write_text("def run(_):\n    return 1 / 0\n")
+    monkeypatch.setattr(recipes, "run", named.find("mine_that_fails:run", tmp_path))
+    with pytest.raises(SystemExit) as ended:
+        main(["recipes"])
+    assert ended.value.code == 2
+    said = "mine_that_fails.py, line 2: ZeroDivisionError: division by zero; this is in a file of your own; "
+    assert capsys.readouterr().err == f"seqcredit: {said}SEQCREDIT_DEBUG=1 shows the way there.\n"
 
 
 @pytest.mark.parametrize(("given", "kept"), [(None, "32"), ("7", "7")])

@@ -1,5 +1,6 @@
 """Things of the user's own, by name."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -46,6 +47,12 @@ def test_the_python_path_is_asked_where_no_file_is(tmp_path: Path) -> None:
             r"broken_file.py cannot be imported. SyntaxError: invalid syntax \(broken_file.py, line 1\).",
         ),
         ("import not_there_at_all\n", "ModuleNotFoundError: No module named 'not_there_at_all'"),
+        ("raise SystemExit(3)\n", r"broken_file.py cannot be imported. SystemExit: 3 \(broken_file.py, line 1\)."),
+        ("x = '\0'\n", "cannot be imported. SyntaxError: source code string cannot contain null bytes.$"),
+        (
+            "class E(Exception):\n    __str__ = None\nraise E\n",
+            r"cannot be imported. E: \(its message cannot be made\) \(broken_file.py, line 3\).",
+        ),
         ("x = 1\n", "broken_file.py has no 'score', which 'broken_file:score' asks for."),
     ],
 )
@@ -63,6 +70,24 @@ def test_what_a_module_on_the_path_lacks_is_said(tmp_path: Path, monkeypatch: py
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UserError, match=r"lacking_module cannot be imported\. ModuleNotFoundError"):
         named.find("lacking_module:score")
+
+
+def test_a_link_to_itself_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "turning_round.py").symlink_to("turning_round.py")
+    with pytest.raises(UserError, match=r"There is no turning_round\.py beside the recipe"):
+        named.find("turning_round:score", tmp_path)
+
+
+def test_where_an_error_left_a_file_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "failing_file.py").write_text("import json\ndef score():\n    return json.loads('x')\n")
+    score = named.find("failing_file:score", tmp_path)
+    assert callable(score)
+    with pytest.raises(json.JSONDecodeError) as found:
+        score()
+    assert named.own_place(found.value) == "failing_file.py, line 3"
+    with pytest.raises(ZeroDivisionError) as other:
+        1 / 0  # noqa: B018
+    assert named.own_place(other.value) is None
 
 
 def test_what_is_nowhere_is_one_sentence(tmp_path: Path) -> None:

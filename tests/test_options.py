@@ -156,6 +156,7 @@ def test_a_table_is_read_and_a_table_in_it_keeps_the_defaults_of_its_own_key() -
             "here: inner: width is 3, but it must be an even number from 2 on, because two directions share it.",
         ),
         ({"rate": 1, "inner": {"kind": 1}}, "here: inner: kind is 1, but it must be one of a, b."),
+        ({"rate": 1, "inner": {"kind": [1]}}, "here: inner: kind is [1], but it must be one of a, b."),
         ({"rate": 1, "inner": 5}, "here: inner must be a table, not 5."),
         ({"rate": 1, "many": 0}, "here: many is 0, but it must be 1 or more."),
         ({"rate": 1, "many": 1.0}, "here: many is 1.0, but it must be a whole number."),

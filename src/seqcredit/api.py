@@ -282,7 +282,7 @@ def _reward(reward: str | Payoff | Reward | Scorer, prepared: Prepared) -> Rewar
     made = instance(reward, "reward")
     if isinstance(made, Reward):
         return read_by(made, prepared.spell, prepared.spell_source)
-    return TextReward(reward, prepared.spell, prepared.spell_source, name="reward")
+    return TextReward(made, prepared.spell, prepared.spell_source, name="reward")
 
 
 def _compares(reward: object) -> bool:

@@ -112,9 +112,18 @@ def _ended(error: Exception) -> tuple[int, str]:
         return 2, "There is not enough memory for this: make the networks, the batches or the beam smaller."
     if isinstance(error, RuntimeError) and any(sign in str(error) for sign in LEFT_ALONE):
         return 2, "Another process of this training has ended: look at what it said, then resume the run."
+    if isinstance(error, UnicodeEncodeError) and error.encoding == getattr(sys.stdout, "encoding", None):
+        letter = error.object[error.start]
+        return 2, f"The output is {error.encoding}, which has no {letter!a}: set PYTHONIOENCODING=utf-8."
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename is not None else ""
         return 2, f"{place}{error.strerror}; look at the path, who may read and write it, and the room that is left."
+    from seqcredit.named import message, own_place
+
+    own = own_place(error)
+    if own is not None:
+        said = f"{own}: {type(error).__name__}: {message(error)}"
+        return 2, f"{said}; this is in a file of your own; SEQCREDIT_DEBUG=1 shows the way there."
     kept = _crash(error)
     where = f"{kept} says where: please send it to the authors" if kept else "SEQCREDIT_DEBUG=1 shows where"
     return 70, f"This should not have happened ({type(error).__name__}); {where}."

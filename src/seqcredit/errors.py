@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E", bound=BaseException)
 LONGEST = 600  # characters of a sentence
 
 

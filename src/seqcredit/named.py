@@ -15,6 +15,7 @@ from types import CodeType, ModuleType
 from seqcredit.errors import UserError, require
 
 GIVEN = "python"  # the word for what was given in Python and has no name
+FAILS = (Exception, SystemExit)  # how code of the user's ends that should have gone on
 NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _WRITTEN: dict[str, str] = {}  # modules that were read from a file: their name in Python, and that in a recipe
 
@@ -37,8 +38,8 @@ def find(word: str, folder: Path | None = None) -> object:
 
 def file_of(word: str, folder: Path | None) -> Path | None:
     """The file beside the recipe that a word names something of; None if it is elsewhere."""
-    path = None if folder is None else (folder / place_of(word)).resolve()
-    return path if path is not None and path.is_file() else None
+    path = None if folder is None else folder / place_of(word)
+    return path.resolve() if path is not None and path.is_file() else None  # in this order: it may be a link to itself
 
 
 def word_of(thing: object) -> str:
@@ -94,12 +95,37 @@ def _origin(module: str) -> str | None:
 
 def said(error: BaseException) -> str:
     """An error in the user's code, in a few words: its kind, its message and its line."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "<frozen" not in frame.filename]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError) and error.filename:
         where = f" ({Path(error.filename).name}, line {error.lineno})"
-    message = str(error.msg if isinstance(error, SyntaxError) else error)
-    return f"{type(error).__name__}: {message}{where}".replace("\n", " ")
+    return f"{type(error).__name__}: {message(error)}{where}".replace("\n", " ")
+
+
+def own_place(error: BaseException) -> str | None:
+    """Where an error has left a file of the user's that was found by its name; None if it was in none."""
+    files = {getattr(sys.modules.get(name), "__file__", None) for name in _WRITTEN}
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else None
+
+
+def _is_ours(file: str) -> bool:
+    """Whether a frame is seqcredit's or Python's own, on the way to the user's code."""
+    return "<frozen" in file or Path(file).is_relative_to(Path(__file__).parent)
+
+
+def shown(value: object) -> str:
+    """A value of the user's as Python writes it; its kind where that fails, as of numbers of 5,000 digits."""
+    with contextlib.suppress(Exception):
+        return repr(value)
+    return f"a {type(value).__name__}"
+
+
+def message(error: BaseException) -> str:
+    """What an error says, unless that fails too."""
+    with contextlib.suppress(Exception):
+        return str(error.msg if isinstance(error, SyntaxError) else error)
+    return "(its message cannot be made)"
 
 
 def _import_name(module: str, folder: Path | None) -> ModuleType:
@@ -110,7 +136,7 @@ def _import_name(module: str, folder: Path | None) -> ModuleType:
             beside = f"beside the recipe in {folder}, nor here" if folder else "here"
             raise UserError(f"There is no {module}.py {beside}, and no module {module!r} on the Python path.") from None
         raise UserError(f"{module} cannot be imported. {said(error)}.") from None
-    except Exception as error:  # whatever the user's file does when it is imported
+    except FAILS as error:  # whatever the user's file does when it is imported
         raise UserError(f"{module} cannot be imported. {said(error)}.") from None
 
 
@@ -131,7 +157,7 @@ def _import_file(path: Path, written: str) -> ModuleType:
     sys.modules[name] = made
     try:
         spec.loader.exec_module(made)
-    except Exception as error:  # whatever the user's file does when it is imported
+    except FAILS as error:  # whatever the user's file does when it is imported
         del sys.modules[name]
         raise UserError(f"{path} cannot be imported. {said(error)}.") from None
     return made

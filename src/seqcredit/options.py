@@ -167,7 +167,7 @@ def _of_a_kind(value: object, hint: Any, where: str) -> Any:
     if not isinstance(value, Mapping | Options):
         raise UserError(f"{where} must be a table, not {value!r}.")
     wanted = value.get("kind", next(iter(kinds))) if isinstance(value, Mapping) else getattr(value, "kind", None)
-    if wanted not in kinds:
+    if not isinstance(wanted, str) or wanted not in kinds:
         raise UserError(f"{where}: kind is {wanted!r}, but it must be one of {', '.join(kinds)}.")
     return kinds[wanted]
 

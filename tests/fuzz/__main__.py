@@ -7,6 +7,7 @@ below the commands (exit code 70), a signal, no end, more than a sentence, or da
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -39,7 +40,8 @@ def judged(case: Case, done: Done) -> str | None:
         return "unnoticed" if case.refuse and "damaged" not in said else None
     if done.code == 1 and not done.err:  # a sweep with a failed cell, a report that is not up to date
         return None
-    lines = done.err.removesuffix("\n").split("\n")
+    # Beside our sentence transformers reports which weights it has not found.
+    lines = done.err.removesuffix("\n").split("\n")[-1 if case.kind == "model" else 0 :]
     if (
         done.code not in (1, 2)
         or len(lines) != 1
@@ -73,12 +75,17 @@ def main() -> int:
         print(f"without closed files and folders: other users cannot enter {place}, where this code is", flush=True)
     started, found, kinds, slowest = time.monotonic(), Counter[str](), Counter[str](), 0.0
     world.load()
+    stopped: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: stopped.append(number))  # the case at hand is ended first
     with tempfile.TemporaryDirectory(prefix="seqcredit-fuzz-") as folder:
         os.chmod(folder, 0o755)
         whole = Path(folder) / "whole"
         world.make(whole)
         numbers = range(options.first, options.first + options.cases) if options.case is None else [options.case]
         for number in numbers:
+            if stopped:
+                print(f"stopped before case {number}: --first {number} goes on")
+                break
             place = Path(folder) / "place"
             world.copy(whole, place)
             case = attack(options.seed, number, place, only)
@@ -88,11 +95,11 @@ def main() -> int:
             wrong = judged(case, done)
             if wrong:
                 found[wrong] += 1
-                only = f" --only {' '.join(options.only)}" if options.only else ""
+                chosen = f" --only {' '.join(options.only)}" if options.only else ""
                 last = (done.err.strip() or done.out.strip() or "nothing").split("\n")[-1][:160]
                 print(
                     f"{wrong}: {case.kind}, {case.spoilt}: seqcredit {' '.join(case.words)[:200]!r}: {last} "
-                    f"[PYTHONPATH=tests python -m fuzz --seed {options.seed} --case {number}{only}]",
+                    f"[PYTHONPATH=tests python -m fuzz --seed {options.seed} --case {number}{chosen}]",
                     flush=True,
                 )
             if options.case is not None:

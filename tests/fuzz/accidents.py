@@ -36,7 +36,6 @@ TIMES = {
     "command",
     "checksum",
     "data",
-    "commit",
 }
 
 

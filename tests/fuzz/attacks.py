@@ -54,6 +54,41 @@ WHOLE = [
 ]
 
 
+TUNE = ["tune", "--model", "model", "--train", "raw/train.jsonl", "--valid", "raw/valid.jsonl", "--algorithm", "scst"]
+TUNE += ["--set", "epochs=1", "--longest-output", "4", "--out", "new"]
+OWN = (  # who reads own.py
+    ["evaluate", "runs/mle-1", "--metric", "own:score"],
+    [*TRAIN, "--set", "metric=own:score"],
+    [*TRAIN[:1], "vaml.toml", *TRAIN[2:], "--set", "payoff.metric=own:score"],
+    [*TRAIN, "--set", "phase.1.objective=own:Mine"],
+    [*TUNE, "--reward", "own:score"],
+)
+BODIES = (  # of functions of the user's
+    *("1 / 0", "return None", "return float('nan')", "return 10**400", "return 10**5000", "return 'x'", "return [1.0]"),
+    *("return text", "return b''", "return 1j", "raise SystemExit(3)", "raise StopIteration", "raise KeyError(text)"),
+    *(
+        "return score(text, references)",
+        "raise OSError",
+        "raise RuntimeError('\\ud800')",
+        "raise ValueError('x' * 9999)",
+    ),
+    *("import torch; return torch.ones(2)", "import torch; return torch.zeros(())", "yield 1", "return lambda: 1"),
+    "class E(Exception):\n        __str__ = None\n    raise E",
+)
+HEADS = (  # of files of the user's
+    *("1 / 0", "def score(:", "raise SystemExit(3)", "import nothing_of_the_kind", "raise ValueError('a\\nb')", "\0"),
+    *(
+        "score = 7",
+        "def score(): return 1",
+        "def score(a, b, c, d): return 1",
+        "class score: pass",
+        "del score",
+        "x = 1",
+    ),
+    *("class Mine: pass", "Mine = 7", "from seqcredit.algorithms import Phase as Mine", "import sys; sys.exit()"),
+)
+
+
 class Case(NamedTuple):
     """A command, what was spoilt, and whether the command must refuse or say so."""
 
@@ -428,7 +463,30 @@ def sweep_file(rng: random.Random, place: Path) -> Case:
     return Case("sweep", ["report", "report.toml", "--out", "NEW.md"], _file(rng, place, "report.toml", change_toml))
 
 
-# How often each comes, in a hundred.
+def model(rng: random.Random, place: Path) -> Case:
+    """The folder of a model of transformers, whose weights have no checksum; or the examples to tune it with."""
+    path = rng.choice([*_below(place, "model"), "raw/train.jsonl"])
+    kinds = {".json": change_json, ".jsonl": change_lines, ".safetensors": change_tensors}
+    return Case("model", TUNE, _file(rng, place, path, kinds.get(Path(path).suffix, change_bytes)))
+
+
+def own(rng: random.Random, place: Path) -> Case:
+    """Files of the user's own that are not Python, fail, or answer what nobody can use."""
+    path = place / "own.py"
+    words, before = list(rng.choice(OWN)), path.read_text()
+    way = rng.random()
+    if way < 0.2:
+        return Case("own", words, _file(rng, place, "own.py", change_bytes))
+    if way < 0.6:
+        added = rng.choice(HEADS)
+        path.write_text(f"{before}\n\n{added}\n")
+    else:
+        added = rng.choice(BODIES)
+        path.write_text(before.replace("    return ", f"    {added}\n    return ", 1 + rng.randrange(2)))
+    return Case("own", words, f"own.py with {added[:40]!r}")
+
+
+# How often each comes.
 ATTACKS: tuple[tuple[Attack, int], ...] = (
     (text, 5),
     (tsv, 4),
@@ -449,6 +507,8 @@ ATTACKS: tuple[tuple[Attack, int], ...] = (
     (cells, 3),
     (old_cell, 2),
     (sweep_file, 5),
+    (model, 3),
+    (own, 4),
 )
 
 

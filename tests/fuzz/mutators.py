@@ -101,7 +101,15 @@ def put(value: object, place: Place, new: object) -> object:
 
 
 def change_tree(rng: random.Random, value: object) -> object:
-    """One value of a document replaced, removed, renamed, wrapped or nested."""
+    """One value of a document replaced, removed, renamed, wrapped or nested, so that it is another document."""
+    before = json.dumps(value, sort_keys=True)
+    while True:
+        found = _changed(rng, value)
+        if json.dumps(found, sort_keys=True) != before:
+            return found
+
+
+def _changed(rng: random.Random, value: object) -> object:
     place = rng.choice(list(places(value)))
     old = lookup(value, place)
     way = rng.randrange(10)

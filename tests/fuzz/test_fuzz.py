@@ -1,5 +1,6 @@
 """The attack, short: bad inputs, kills and full disks, in processes of their own; and whether the judge can see."""
 
+import json
 import os
 import random
 import subprocess
@@ -54,6 +55,13 @@ def test_20_accidents_leave_nothing_half() -> None:
 )
 def test_the_judge(done: Done, refuse: bool, wrong: str | None) -> None:
     assert judged(Case("kind", [], "", refuse), done) == wrong
+
+
+def test_another_document_is_another_one() -> None:
+    """Nobody could notice a null that became null."""
+    given = {"a": None, "b": [], "c": True, "d": 0}
+    changed = [json.dumps(mutators.change_tree(random.Random(seed), given)) for seed in range(300)]
+    assert json.dumps(given) not in changed
 
 
 def test_every_mutator_changes_something_and_is_a_function_of_the_seed() -> None:

@@ -5,10 +5,12 @@ loaded everything.
 """
 
 import contextlib
+import gc
 import importlib
 import json
 import os
 import resource
+import select
 import shutil
 import signal
 import sys
@@ -66,8 +68,25 @@ LOADED = (
     *("seqcredit.cli", "seqcredit.data.captions", "seqcredit.data.iwslt", "seqcredit.data.prepare"),
     *("seqcredit.experiments.catalogue", "seqcredit.experiments.progress", "seqcredit.experiments.sweep"),
     *("seqcredit.inspect.heat", "seqcredit.inspect.subjects", "seqcredit.inspect.watch", "seqcredit.inspect.page"),
+    *("webbrowser", "seqcredit.api", "seqcredit.results.headroom", "seqcredit.inspect.sheet"),
+    *("transformers.models.t5.modeling_t5", "transformers.models.t5.tokenization_t5"),
+    *("transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto"),
     *("seqcredit.results.export", "seqcredit.results.report", "seqcredit.training.trainer"),
 )
+OWN = """from dataclasses import dataclass
+import torch
+from seqcredit.algorithms import Mle
+
+
+def score(text, references):
+    return -abs(len(text) - len(references[0])) / 10
+
+
+@dataclass(frozen=True)
+class Mine(Mle):
+    def loss(self, models, batch, reward, noise, progress):
+        return super().loss(models, batch, reward, noise, progress)
+"""
 MOST_MEMORY, MOST_SECONDS = 12 << 30, 8  # of computing
 NOBODY = 65_534
 
@@ -82,12 +101,14 @@ class Done(NamedTuple):
 
 
 def load() -> None:
-    """Everything that a command may import, so that a fork has it at once."""
+    """Everything that a command may import, so that a fork has it at once; no commit, which others may move."""
+    os.environ["GIT_DIR"] = os.devnull
     for name in LOADED:
         importlib.import_module(name)
     import torch
 
     torch.set_num_threads(1)
+    gc.freeze()  # a fork that looks for garbage would copy all of it
 
 
 def run(
@@ -119,15 +140,22 @@ def run(
 def _wait(child: int, seconds: float) -> int | None:
     """The exit code of a process; None if it has computed for so long, or ten times that has gone by."""
     ticks, last = os.sysconf("SC_CLK_TCK"), time.monotonic() + 10 * seconds
-    while time.monotonic() < last:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
-            return os.waitstatus_to_exitcode(status)
-        times = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-        if (int(times[11]) + int(times[12])) / ticks > seconds:
-            return None
-        time.sleep(0.002)
-    return None
+    ends = os.pidfd_open(child)
+    try:
+        while time.monotonic() < last:
+            if select.select([ends], [], [], 0.1)[0]:
+                return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if _computed(child) / ticks > seconds:
+                return None
+        return None
+    finally:
+        os.close(ends)
+
+
+def _computed(child: int) -> int:
+    """Ticks of the processor."""
+    times = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+    return int(times[11]) + int(times[12])
 
 
 def _command(
@@ -146,6 +174,7 @@ def _command(
             os.setgroups([])
             os.setgid(NOBODY)
             os.setuid(NOBODY)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.argv = ["seqcredit", *words]
         from seqcredit.cli import main
 
@@ -184,6 +213,7 @@ def make(place: Path) -> None:
         done = run(line, place)
         assert done.code == 0, (line, done)
     _stopped(place)
+    _pretrained(place)
     for about in (*place.glob("runs/*/run.json"), *place.glob("stopped/run.json")):
         kept = json.loads(about.read_text())
         kept["data"] = os.path.relpath(place / "data", about.parent)
@@ -218,6 +248,22 @@ def _stopped(place: Path) -> None:
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def _pretrained(place: Path) -> None:
+    """A small model of transformers, with its tokenizer, and a file of the user's own."""
+    from transformers import T5Config, T5ForConditionalGeneration
+    from transformers.utils import logging
+
+    from tokenizing import learn
+
+    logging.disable_progress_bar()
+    tokenizer = learn([line for end in ("de", "en") for line in (place / f"raw/train.{end}").read_text().splitlines()])
+    ids = {"decoder_start_token_id": 0, "pad_token_id": 0, "eos_token_id": 1}
+    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
+    T5ForConditionalGeneration(T5Config(vocab_size=len(tokenizer), **ids, **sizes)).save_pretrained(place / "model")
+    tokenizer.save_pretrained(place / "model")
+    (place / "own.py").write_text(OWN)
 
 
 def _raw(place: Path) -> None:

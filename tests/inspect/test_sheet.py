@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from seqcredit.data.shapes import shapes
+from seqcredit.errors import UserError
 from seqcredit.inspect import sheet
 
 Image = pytest.importorskip("PIL.Image")
@@ -35,6 +36,14 @@ def test_every_picture_stands_in_its_place_above_its_words(shown: list[sheet.Sho
             drawn = np.asarray(picture).astype(int)
         assert (pixels[y - len(drawn) : y, x : x + len(drawn[0])] == drawn).all()
         assert pixels[y : y + 2 * sheet.LINE, x : x + sheet.WIDTH].min() < 150  # letters
+
+
+def test_a_damaged_photograph_is_named(shown: list[sheet.Shown], tmp_path: Path) -> None:
+    shown[1][0].write_bytes(shown[1][0].read_bytes()[:60])
+    said = rf"^{shown[1][0].name} cannot be read as an image: \w+\.$"
+    with pytest.raises(UserError, match=said):
+        sheet._draw(shown, tmp_path / "out.png")
+    assert not (tmp_path / "out.png").exists()
 
 
 def test_lines_fit_and_no_word_is_lost() -> None:

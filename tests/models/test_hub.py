@@ -10,7 +10,7 @@ from transformers import AddedToken
 from models.pretrained import SOURCE, V, kinds, make, policy
 from seqcredit.errors import UserError
 from seqcredit.models.build import HuggingFace
-from seqcredit.models.hub import alphabet_of, make_model, open_model, policy_of, pretrained, whole
+from seqcredit.models.hub import alphabet_of, make_model, open_model, open_tokenizer, policy_of, pretrained, whole
 from seqcredit.types import ABSENT
 from tokenizing import learn
 
@@ -41,6 +41,39 @@ def test_a_model_without_an_end_or_a_readout_is_refused() -> None:
     empty = policy("llama")
     with pytest.raises(UserError, match="A source without tokens"):
         empty.encode(torch.tensor([[5], [ABSENT]]))
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("config.json", b'"d_model": 16', b'"d_model": "a"', "folder with config.json and weights, .*d_model"),
+        ("config.json", b'"d_model": 16', b'"d_model": 8', "cannot be loaded: give a folder"),
+        ("model.safetensors", b"dtype", b"dtipe", r"cannot be loaded: .*\(SafetensorError: "),
+        ("tokenizer.json", b'"model"', b'"modul"', "has no tokenizer that can be loaded: save it beside the model"),
+        ("tokenizer_config.json", b'"eos_token": "</s>"', b'"eos_token": [1]', "has no tokenizer that can be loaded"),
+        ("tokenizer_config.json", b'"model_max_length": 1', b'"model_max_length": [], "x": 1', "has no tokenizer"),
+    ],
+)
+def test_a_damaged_folder_is_one_sentence(tmp_path: Path, file: str, old: bytes, new: bytes, said: str) -> None:
+    model, tokenizer = make("t5"), learn(["a b"], size=12)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    whole = (tmp_path / file).read_bytes()
+    assert old in whole
+    (tmp_path / file).write_bytes(whole.replace(old, new, 1))
+    with pytest.raises(UserError, match=said):
+        alphabet_of(open_model(str(tmp_path)), open_tokenizer(str(tmp_path)))
+
+
+def test_what_the_settings_say_must_fit_the_weights() -> None:
+    model, tokenizer = make("t5"), learn(["a b"], size=12)
+    tokenizer.add_special_tokens({"eos_token": "<far>", "additional_special_tokens": [f"<{i}>" for i in range(V)]})
+    tokenizer.eos_token = f"<{V - 1}>"
+    with pytest.raises(UserError, match=rf"^The tokenizer has the id \d+, but the model predicts {V}: give the model"):
+        alphabet_of(model, tokenizer)
+    model.config.decoder_start_token_id = model.generation_config.decoder_start_token_id = "x"
+    with pytest.raises(UserError, match=r"^T5ForConditionalGeneration cannot be run"):
+        pretrained(model)
 
 
 def test_a_tokenizer_says_what_may_be_chosen() -> None:

@@ -95,12 +95,23 @@ def test_one_answer_for_each_call() -> None:
             UserError, match=f"^mine: the function returned {got} for 2 prefixes, return one float for "
         ):
             wrong.answers(given)
+    for number in (10**400, 10**5000):  # no float can hold it, and the second has too many digits to be shown
+        with pytest.raises(UserError, match=r"^mine: the function returned (10+|a int) for the prefix a, return a"):
+            Calls(lambda *_, number=number: number, "mine").answers(given)
     for answer in (math.inf, math.nan, None):
         wrong = Calls(lambda *_, answer=answer: answer, "mine")
         with pytest.raises(
             UserError, match=rf"^mine: the function returned {answer} for the prefix a, return a finite "
         ):
             wrong.answers(given)
+
+
+def test_a_function_that_leaves_has_failed() -> None:
+    def score(*_: object) -> float:
+        raise SystemExit(3)
+
+    with pytest.raises(UserError, match=r"^mine: the function failed\. SystemExit: 3 \(test_calls\.py, line"):
+        Calls(score, "mine").answers([("a", ["b"])])
 
 
 def test_no_gradient_is_kept() -> None:

@@ -303,7 +303,7 @@ def test_numbers_of_all_kinds_are_numbers(value: object) -> None:
     assert corpus(own("m:f", lambda text, references: value), [["a"]], [[["a"]]]).value == float(value)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "0.5", [0.5], torch.ones(2)])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "0.5", [0.5], torch.ones(3), (1.0, "2"), 10**400])
 def test_what_is_no_number_is_said(value: object) -> None:
     with pytest.raises(UserError, match=r"The metric m:f (returned .* for 'a b': return a finite number|failed)"):
         corpus(own("m:f", lambda text, references: value), [["a", "b"]], [[["a"]]])

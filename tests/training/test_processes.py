@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from seqcredit.errors import UserError
 from seqcredit.training.processes import Processes, backends, local_gpu, share
 
 
@@ -26,6 +27,16 @@ def test_one_process_changes_nothing() -> None:
     assert alone.summed({"td": (1.0, 2.0)}) == {"td": (1.0, 2.0)}
     assert alone.writes
     assert not Processes(1, 2).writes
+
+
+@pytest.mark.parametrize("wrong", [{"WORLD_SIZE": "abc"}, {"WORLD_SIZE": "2"}, {"WORLD_SIZE": "2", "RANK": "x"}])
+def test_what_only_looks_like_torchrun_is_said(wrong: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in wrong.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match=r"^WORLD_SIZE, RANK, .* are torchrun's: start with it, or unset them"):
+        Processes.join()
 
 
 def test_each_process_of_a_machine_has_its_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from seqcredit.errors import UserError, in_words, require
 from seqcredit.inspect.examiners import Examiner
@@ -20,6 +21,9 @@ from seqcredit.inspect.numbers import LONGEST_EXACT, Choice, Credit, Summary, ha
 from seqcredit.inspect.subjects import Subject
 from seqcredit.rewards.metrics import corpus_bleu, label_of
 from seqcredit.types import Json
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 THOUSAND = 1_000  # numbers are whole thousandths, probabilities of words whole ten-thousandths
 NUMBERS = ("logp", "entropy", "scores", "rewards", "returns", "q", "value", "advantage", "td")
@@ -176,16 +180,20 @@ def add_images(data: Json, folder: Path) -> None:
 
 def thumbnail(picture: Path | io.BytesIO, side: int) -> str:
     """A small JPEG of a picture, in base64."""
-    opener, buffer = pillow()[0], io.BytesIO()
-    try:
-        with opener.open(picture) as image:
-            small = image.convert("RGB")
-            small.thumbnail((side, side))
-            small.save(buffer, "JPEG", quality=70)
-    except Exception as error:  # damaged files make Pillow raise almost anything
-        name = picture.name if isinstance(picture, Path) else "it"
-        raise UserError(f"{name} cannot be read as an image: {type(error).__name__}.") from None
+    buffer = io.BytesIO()
+    shrunk(picture, (side, side)).save(buffer, "JPEG", quality=70)
     return base64.b64encode(buffer.getvalue()).decode()
+
+
+def shrunk(picture: Path | io.BytesIO, size: tuple[int, int]) -> "Image":
+    """A picture in RGB that fits into a size."""
+    name = picture.name if isinstance(picture, Path) else "it"
+    # Damaged files make Pillow raise almost anything.
+    with in_words(Exception, lambda error: f"{name} cannot be read as an image: {type(error).__name__}."):
+        with pillow()[0].open(picture) as image:
+            small: Image = image.convert("RGB")
+        small.thumbnail(size)
+        return small
 
 
 def pillow() -> tuple[ModuleType, ModuleType, ModuleType]:

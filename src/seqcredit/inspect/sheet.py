@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from seqcredit.data.prepared import Prepared, Split
 from seqcredit.errors import require
 from seqcredit.experiments.runs import Run
-from seqcredit.inspect.page import pillow
+from seqcredit.inspect.page import pillow, shrunk
 from seqcredit.results.evaluate import read_hypotheses
 
 if TYPE_CHECKING:
@@ -54,10 +54,8 @@ def _draw(shown: Sequence[Shown], out: Path) -> None:
     for number, ((path, _), lines) in enumerate(zip(shown, texts, strict=True)):
         x = GAP + number % COLUMNS * (WIDTH + GAP)
         y = GAP + number // COLUMNS * (HEIGHT + below + 2 * GAP)
-        with image.open(path) as photograph:
-            small = photograph.convert("RGB")
-            small.thumbnail((WIDTH, HEIGHT))
-            page.paste(small, (x, y + HEIGHT - small.height))
+        small = shrunk(path, (WIDTH, HEIGHT))
+        page.paste(small, (x, y + HEIGHT - small.height))
         y += HEIGHT + GAP // 2
         for place, text in enumerate(lines):
             for line in text:

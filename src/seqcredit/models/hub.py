@@ -4,7 +4,7 @@ import copy
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,9 @@ def pretrained(
 def policy_of(model: "PreTrainedModel", alphabet: Alphabet, dropout: float = 0.0) -> EncoderDecoder | DecoderOnly:
     """A policy of a Hugging Face model whose alphabet is known."""
     kind = EncoderDecoder if model.config.is_encoder_decoder else DecoderOnly
-    return kind(model, alphabet, dropout)
+    unfit = f"{type(model).__name__} cannot be run as its config.json and generation_config.json say: look at these"
+    with _opened(unfit):  # it is tried as it is made
+        return kind(model, alphabet, dropout)
 
 
 def alphabet_of(
@@ -56,6 +58,9 @@ def alphabet_of(
         raise UserError("Neither the model nor its tokenizer has an id that ends a sequence: set eos_token_id.")
     eos, size = ends[0], model.get_output_embeddings().weight.shape[0]
     unk = None if tokenizer is None else tokenizer.unk_token_id
+    beyond = [number for number in (eos, unk) if number is not None and not 0 <= number < size]
+    if beyond:
+        raise UserError(f"The tokenizer has the id {beyond[0]}, but the model predicts {size}: give the model's own.")
     special: set[object] = {*ends, *([] if tokenizer is None else specials(tokenizer))}
     for holder in (config, generation):
         special |= {getattr(holder, f"{name}_token_id", None) for name in ("pad", "bos", "decoder_start")}
@@ -68,7 +73,8 @@ def alphabet_of(
 def _ends(*holders: object) -> list[int]:
     """Ids that end a sequence, of which a holder may have none, one, or a list."""
     found = [getattr(holder, "eos_token_id", None) for holder in holders]
-    return [number for each in found if each is not None for number in (each if isinstance(each, list) else [each])]
+    listed = [number for each in found for number in (each if isinstance(each, list) else [each])]
+    return [number for number in listed if isinstance(number, int)]
 
 
 def answer_ends(tokenizer: "PreTrainedTokenizerBase", ends: Sequence[int]) -> list[int]:
@@ -163,10 +169,18 @@ def open_model(name: str) -> "PreTrainedModel":
     """A model from a folder, or from the hub by its name."""
     with needing(*TRANSFORMERS):
         from transformers import AutoConfig
+        from transformers.utils import logging
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()  # lines about it are for terminals alone
     unfit = f"{name} cannot be loaded: give a folder with config.json and weights, or a name on the hub"
-    with in_words((OSError, ValueError, KeyError), lambda error: f"{unfit} ({str(error).splitlines()[0]})."):
+    with _opened(unfit):
         config = AutoConfig.from_pretrained(name)
         return _auto(config).from_pretrained(name, config=config)
+
+
+def _opened(unfit: str) -> AbstractContextManager[None]:
+    """Of damaged files transformers says almost anything, or nothing."""
+    return in_words(Exception, lambda error: f"{unfit} ({type(error).__name__}: {' '.join(str(error).split())[:200]}).")
 
 
 def _auto(config: "PretrainedConfig") -> type["_BaseAutoModelClass"]:
@@ -181,8 +195,10 @@ def open_tokenizer(name: str) -> "PreTrainedTokenizerBase":
     with needing(*TRANSFORMERS):
         from transformers import AutoTokenizer
     unfit = f"{name} has no tokenizer that can be loaded: save it beside the model"
-    with in_words((OSError, ValueError, KeyError), lambda error: f"{unfit} ({str(error).splitlines()[0]})."):
-        return AutoTokenizer.from_pretrained(name)
+    with _opened(unfit):
+        made = AutoTokenizer.from_pretrained(name)
+        made("a")  # some settings are read only then
+        return made
 
 
 def make_model(config: str, generation: str, seed: int, lora: str = "") -> "PreTrainedModel":

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from seqcredit.errors import UserError, in_words
-from seqcredit.named import said
+from seqcredit.named import FAILS, said, shown
 from seqcredit.rewards.prefixes import is_word, present, real_dtype
 
 CHUNKS = 4  # of calls for each process: one that is done early finds more to do
@@ -64,19 +64,19 @@ class Calls:
         """The function's answer as plain floats or lists; its errors are shown as what they are."""
         try:  # for every prefix: no context here
             value = self.function(*arguments)
-        except Exception as error:  # whatever the user's function does
+        except FAILS as error:  # whatever the user's function does
             raise UserError(f"{self.name}: the function failed. {said(error)}.") from error
         if isinstance(value, Tensor | np.ndarray | np.generic):
             return value.tolist()
         return list(value) if isinstance(value, tuple) else value
 
     def _finite(self, value: object, prefix: object) -> float:
-        if isinstance(value, Real) and math.isfinite(value):
-            return float(value)
-        advice = ", and set batched for a function of lists" if isinstance(value, list) else ""
-        raise UserError(
-            f"{self.name}: the function returned {value!r} for the prefix {prefix}, return a finite float{advice}."
-        )
+        found = finite(value)
+        if found is None:
+            got = f"the function returned {shown(value)} for the prefix {prefix}"
+            advice = ", and set batched for a function of lists" if isinstance(value, list) else ""
+            raise UserError(f"{self.name}: {got}, return a finite float{advice}.")
+        return found
 
     def _elsewhere(self, chunks: Sequence[Sequence[Arguments]]) -> list[float]:
         """Answers from processes, which have begun by the second time."""
@@ -104,6 +104,13 @@ class Calls:
         return packed
 
 
+def finite(value: object) -> float | None:
+    """A number of the user's as a float; None if it is none, or not finite."""
+    with suppress(OverflowError):  # of a whole number that no float can hold
+        return float(value) if isinstance(value, Real) and math.isfinite(value) else None
+    return None
+
+
 @contextmanager
 def _hidden_script() -> Iterator[None]:
     """Processes that begin here do not run the user's script again: all that they call is imported by its name."""
@@ -121,7 +128,7 @@ def _answers(packed: bytes, given: Sequence[Arguments]) -> list[float]:
 
 @cache
 def _unpacked(packed: bytes) -> Calls:
-    with in_words(Exception, lambda error: f"Another process cannot import a reward's function. {said(error)}."):
+    with in_words(FAILS, lambda error: f"Another process cannot import a reward's function. {said(error)}."):
         made = pickle.loads(packed)
     assert isinstance(made, Calls)
     return made

@@ -3,11 +3,9 @@
 So the same rows give the figure of a test set, of a part of it, and of every sample that a bootstrap draws from it.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 
 from seqcredit.errors import UserError, in_words, require
-from seqcredit.named import GIVEN, find, fingerprint, is_named, said
+from seqcredit.named import FAILS, GIVEN, find, fingerprint, is_named, said, shown
 from seqcredit.options import nearest
+from seqcredit.rewards.calls import finite
 from seqcredit.rewards.cider import CiderD
 from seqcredit.rewards.edit import EditDistance
 from seqcredit.rewards.prefixes import reference_lengths
@@ -238,16 +237,15 @@ def own(name: str, function: object) -> Metric:
         if wants != "references":
             require(isinstance(group, Known), f"The metric {name} asks for the source, which is not known here.")
             known += [group.source] if isinstance(group, Known) else []
-        with in_words(Exception, lambda error: f"The metric {name} failed for {text!r}. {said(error)}."):
+        with in_words(FAILS, lambda error: f"The metric {name} failed for {text!r}. {said(error)}."):
             value = function(text, *known)
-            value = value.flatten().tolist() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
-        numbers = list(value) if isinstance(value, tuple | list) else [value]
-        numbers += [1.0] if len(numbers) == 1 else []
-        if len(numbers) != 2 or not all(isinstance(each, Real) and math.isfinite(each) for each in numbers):
+            value = value.tolist() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
+        two = isinstance(value, tuple | list) and len(value) == 2
+        above, below = map(finite, value if two else (value, 1.0))
+        if above is None or below is None:
             wanted = "return a finite number, or two: what is summed, and what its sum is divided by"
-            raise UserError(f"The metric {name} returned {value!r} for {text!r}: {wanted}.")
-        above, below = map(float, numbers)
-        require(below >= 0, f"The metric {name} returned {value!r} for {text!r}: what is divided by is below 0.")
+            raise UserError(f"The metric {name} returned {shown(value)} for {text!r}: {wanted}.")
+        require(below >= 0, f"The metric {name} returned {shown(value)} for {text!r}: what is divided by is below 0.")
         return above, below
 
     def rows(hypotheses: Sequence[Words], references: References) -> Statistics:

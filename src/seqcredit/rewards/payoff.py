@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from torch import Tensor
 
@@ -22,6 +22,7 @@ from seqcredit.rewards.rouge import RougeL
 from seqcredit.rewards.text import Spell, TextReward, wanted_by
 from seqcredit.types import Reward
 
+T = TypeVar("T")
 METRICS = ("bleu", "linear-bleu", "edit", "hamming", "rouge-l", "chrf", "cider")
 
 
@@ -113,7 +114,7 @@ def _metric(payoff: Payoff, spelling: Spelling, documents: Callable[[], Tensor],
             return Custom(found, spelling.words, unk_matches=unk, text=True, name=name)
 
 
-def instance(found: object, name: str) -> object:
+def instance(found: T, name: str) -> T | Reward:
     """A reward in the place of a class of rewards, which is called without arguments; anything else as it is."""
     if not (isinstance(found, type) and issubclass(found, Reward)):
         return found

@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from seqcredit.errors import in_words
+
 
 @dataclass(frozen=True)
 class Processes:
@@ -21,12 +23,14 @@ class Processes:
     @classmethod
     def join(cls, shard: bool = False) -> "Processes":
         """The group that torchrun started, or this process alone."""
-        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-            return cls()
-        if not dist.is_initialized():
-            if torch.cuda.is_available():  # what `cuda` means in this process
-                torch.cuda.set_device(local_gpu(torch.cuda.device_count()))
-            dist.init_process_group(backends(torch.cuda.is_available()))
+        unfit = "WORLD_SIZE, RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT are torchrun's: start with it, or unset them"
+        with in_words(ValueError, lambda error: f"{unfit} ({error})."):
+            if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+                return cls()
+            if not dist.is_initialized():
+                if torch.cuda.is_available():  # what `cuda` means in this process
+                    torch.cuda.set_device(local_gpu(torch.cuda.device_count()))
+                dist.init_process_group(backends(torch.cuda.is_available()))
         return cls(dist.get_rank(), dist.get_world_size(), shard)
 
     @property
