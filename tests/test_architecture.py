@@ -37,7 +37,7 @@ ARROWS["commands"] = LEAVES | PARTS | {"api"}
 ARROWS["trained"] = LEAVES | PARTS
 ARROWS["given"] = LEAVES | PARTS | {"trained"}
 ARROWS["api"] = LEAVES | PARTS | {"trained", "given"}
-ARROWS["cli"] = {"commands", "errors"}
+ARROWS["cli"] = {"commands", "errors", "named"}
 ARROWS["__main__"] = {"cli"}
 # What the mathematics may import from outside.
 OUTSIDE = {"credit": {"torch", "jaxtyping"}}

@@ -215,8 +215,10 @@ def change_tensors(rng: random.Random, data: bytes) -> bytes:
     if names and rng.random() < 0.3:  # the same shapes and another name, dtype or place
         key = rng.choice(names)
         entry = header.pop(key)
-        entry["dtype"] = rng.choice(("F16", "I32", "F64", "X", entry["dtype"]))
-        header[rng.choice((key, f"{key}x", "actor.x", ""))] = entry
+        kept = entry["dtype"]
+        entry["dtype"] = rng.choice(("F16", "I32", "F64", "X", kept))
+        others = (f"{key}x", "actor.x", "")
+        header[rng.choice((key, *others) if entry["dtype"] != kept else others)] = entry
     else:
         header = change_tree(rng, header)
     text = json.dumps(header).encode()

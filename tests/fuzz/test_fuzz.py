@@ -1,8 +1,10 @@
 """The attack, short: bad inputs, kills and full disks, in processes of their own; and whether the judge can see."""
 
+import contextlib
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +64,19 @@ def test_another_document_is_another_one() -> None:
     given = {"a": None, "b": [], "c": True, "d": 0}
     changed = [json.dumps(mutators.change_tree(random.Random(seed), given)) for seed in range(300)]
     assert json.dumps(given) not in changed
+    header = {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "__metadata__": {"crc32": "0"}}
+    whole = _tensors(header)
+    for seed in range(2_000):
+        found = mutators.change_tensors(random.Random(seed), whole)
+        with contextlib.suppress(ValueError, struct.error):
+            (size,) = struct.unpack("<Q", found[:8])
+            document = json.dumps(json.loads(found[8 : 8 + size]), sort_keys=True)
+            assert (document, found[8 + size :]) != (json.dumps(header, sort_keys=True), bytes(4))
+
+
+def _tensors(header: object) -> bytes:
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(4)
 
 
 def test_every_mutator_changes_something_and_is_a_function_of_the_seed() -> None:
