@@ -31,7 +31,7 @@ PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / "result
 MAKEFILE = (ROOT / "Makefile").read_text()
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 
-WORDS = "assert both.parts[0][1].at == 'words'"
+WORDS = "assert reward.at == 'words' and len(both.rewards) == 2"
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 # The languages of each page's blocks of code: every block of these runs in a test here, README's in test_package.
 RUN = {

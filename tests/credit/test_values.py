@@ -10,6 +10,7 @@ import brute
 from seqcredit.credit.values import (
     at_bound,
     chosen,
+    divergence,
     entropy,
     expected_value,
     one_step_targets,
@@ -88,6 +89,24 @@ def test_entropy(logits: list[float]) -> None:
     p = brute.boltzmann(logits, 1.0)
     value = entropy(torch.tensor(p, dtype=torch.float64).log())
     assert float(value) == pytest.approx(brute.entropy(p), abs=1e-12)
+
+
+def test_divergence() -> None:
+    """KL between two policies, one of which never says a word that the other may say; nothing moves the other."""
+    logits, other = (
+        torch.tensor([[0.3, -1.0, 2.0], [1.0, 0.0, -math.inf]]),
+        torch.tensor([[1.0, 0.5, -0.2], [0.0, 2.0, 1.0]]),
+    )
+    logits, other = logits.double().requires_grad_(), other.double().requires_grad_()
+    found = divergence(logits.log_softmax(-1), other.log_softmax(-1))
+    for row in range(2):
+        p, q = (brute.boltzmann(each[row].tolist(), 1.0) for each in (logits, other))
+        expected = sum(a * (math.log(a) - math.log(b)) for a, b in zip(p, q, strict=True) if a > 0)
+        assert float(found[row].detach()) == pytest.approx(expected, abs=1e-12)
+    found.sum().backward()
+    assert other.grad is None
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
 
 
 def test_zero_log_zero_is_zero_with_its_gradient() -> None:

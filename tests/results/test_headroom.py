@@ -214,7 +214,7 @@ def test_from_runs_to_a_table_of_cells(asked: Path, run: Callable[..., Done]) ->
         assert row[9].startswith(f"{sum(room['train'][figure]['sample'] for room in rooms) / 2:.2f} ± ")
     assert rows[0][11].startswith(f"{sum(room['train']['nll'] for room in rooms) / 2:.2f} ± ")
     assert "test, 25 sentences" in done.stdout
-    assert "of the 2 that beam search finds and of 2 samples" in done.stdout
+    assert "among 2 samples and the outputs of a beam of 2" in done.stdout
 
 
 @pytest.mark.slow
