@@ -1,4 +1,4 @@
-"""Path consistency learning: policy and value of one network agree along every path, whoever wrote it.
+"""Path consistency learning: policy and value of one network agree along every path, sampled or given.
 
 Nachum et al. (2017). Along any sequence, drawn by anybody, the best policy at temperature tau has
 V(s) = sum of (r - tau log pi) + V(the state that it leads to). So samples of the actor teach it, and references do too.

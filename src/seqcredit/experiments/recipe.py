@@ -91,8 +91,9 @@ def parse(table: Mapping[str, object], where: str, folder: Path | None = None) -
 
 def same(one: Recipe, other: Recipe) -> bool:
     """Whether two recipes ask for the same; an algorithm of the user's own may come from two copies of its file."""
-    phases = [[table_of(phase) for phase in recipe.phase] for recipe in (one, other)]
-    return replace(one, phase=()) == replace(other, phase=()) and phases[0] == phases[1]
+    if replace(one, phase=()) != replace(other, phase=()) or len(one.phase) != len(other.phase):
+        return False
+    return all(map(same_phase, one.phase, other.phase))
 
 
 def same_phase(one: Phase, other: Phase) -> bool:
